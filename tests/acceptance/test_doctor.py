@@ -18,6 +18,7 @@ from vgpumgr.host.protocol.gpu import MDEV_PF, MDEV_VF, VENDOR_VFIO
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from pathlib import Path
 
     from tests.acceptance.near import Near, Sites
     from tests.model.machine import Machine
@@ -84,6 +85,8 @@ def ward(near_site: Sites) -> Iterator[Ward]:
         ward.write(host, SRIOV_MANAGE)
         ward.units(host)
     yield ward
+    ward.near.dead.clear()
+    ward.run("host", "uninstall", *HOSTS)
     for path in reversed(ward.put):
         shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink(missing_ok=True)
 
@@ -271,6 +274,25 @@ def test_what_cannot_be_read_is_said_and_is_no_guess(ward: Ward) -> None:
     (ward.machine("kvm01").root / f"etc/mdevctl.d/{VF}/{UUID}").write_text("[")
     (row,) = ward.ill("kvm01", 0)
     assert (row["kind"], row["severity"]) == ("unread", "notice")
+
+
+def test_this_machine_is_examined_without_any_host(ward: Ward, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ward.near.dead.update(HOSTS)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (row,) = [
+        row for row in document(ward.near, "doctor", "--self", code=5)["illnesses"] if row["severity"] != "notice"
+    ]
+    assert (row["kind"], row["command"]) == ("known-hosts", "ssh-keyscan HOST")
+    (tmp_path / ".ssh").mkdir()
+    (tmp_path / ".ssh/known_hosts").touch()
+    found = document(ward.near, "doctor", "--self")["illnesses"]
+    assert {row["host"] for row in found} <= {None}
+    assert vgpumgr(ward.near, "doctor", "--self", "-o", "nagios").out.startswith("VGPUMGR OK - ")
+    assert "--self" in vgpumgr(ward.near, "doctor", "kvm01", "--self", code=2).err
+
+
+def test_a_host_without_files_of_ours_is_sent_to_the_doctor(ward: Ward) -> None:
+    assert "`vgpumgr doctor kvm01` says what is wrong" in vgpumgr(ward.near, "host", "check", "kvm01", code=5).err
 
 
 @pytest.mark.parametrize("framework", [MDEV_PF, MDEV_VF, VENDOR_VFIO])

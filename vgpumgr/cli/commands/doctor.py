@@ -45,13 +45,16 @@ def doctor(settings: Settings, *, hosts: tuple[str, ...], own: bool) -> int:
     if own and hosts:
         raise UsageError("--self and hosts cannot be combined", hint="--self is about this machine alone")
     if settings.output != NAGIOS:
-        return _tell(settings, hosts)
+        return _tell_own(settings) if own else _tell(settings, hosts)
     from vgpumgr.core.doctor import nagios
 
     try:
-        fleet = _examine(settings, hosts)
-        found = _all(fleet)
-        answer = nagios.answer(found, hosts=len(fleet.views), unread=[host for host, _ in fleet.errors])
+        if own:
+            answer = nagios.answer(_examine_own(settings), hosts=1, unread=())
+        else:
+            fleet = _examine(settings, hosts)
+            unread = [host for host, _ in fleet.errors]
+            answer = nagios.answer(_all(fleet), hosts=len(fleet.views), unread=unread)
     except VgpumgrError as error:
         answer = nagios.unknown(error.message)
     output.echo(answer.line)
@@ -66,6 +69,20 @@ def _tell(settings: Settings, hosts: tuple[str, ...]) -> int:
     none = f"nothing is wrong on {len(fleet.views)} host{'' if len(fleet.views) == 1 else 's'}" if fleet.views else ""
     _print(settings, documents.of_hosts(fleet, found), found, none)
     return worst_exit([_exit(found), output.end(settings, fleet)])
+
+
+def _tell_own(settings: Settings) -> int:
+    from vgpumgr.documents import doctor as documents
+
+    found = _examine_own(settings)
+    _print(settings, documents.of_controller(found), found, "nothing is wrong on this machine")
+    return _exit(found)
+
+
+def _examine_own(settings: Settings) -> tuple[Illness, ...]:
+    from vgpumgr.controller import environment, own_machine
+
+    return own_machine.examine(lambda: environment.load_inventory(settings.inventory, settings.group))
 
 
 def _examine(settings: Settings, hosts: tuple[str, ...]) -> Fleet[tuple[Illness, ...]]:

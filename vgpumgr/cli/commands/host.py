@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from vgpumgr.cli.rows.column import View
     from vgpumgr.cli.settings import Settings
     from vgpumgr.controller.results import Fleet, HostInstallation
+    from vgpumgr.core.model.installation import Installation
     from vgpumgr.errors import VgpumgrError
 
 _NAMED = choosing.hosts(required=True)
@@ -107,15 +108,17 @@ def check_command(settings: Settings, *, hosts: tuple[str, ...]) -> int:
 
     fleet = _look(settings, hosts)
     problems = [one.installation for one in fleet.views if one.installation.state is not State.INSTALLED]
-    faults = [
-        NotInstalled(
-            f"{one.host}: {one.state}",
-            hint=f"`vgpumgr host install {one.host}` with a login that has full rights",
-            details=one.problems,
-        )
-        for one in problems
-    ]
+    faults = [NotInstalled(f"{one.host}: {one.state}", hint=_hint(one), details=one.problems) for one in problems]
     return _print(settings, fleet, view=STATUS, faults=faults)
+
+
+def _hint(found: Installation) -> str:
+    from vgpumgr.core.model.installation import State
+
+    install = f"`vgpumgr host install {found.host}` with a login that has full rights"
+    if found.state is State.ABSENT:
+        return f"only logins that can run nothing else need it: {install}; `vgpumgr doctor {found.host}` says what is wrong on the host itself"
+    return install
 
 
 @host.command("sudoers")
