@@ -11,20 +11,23 @@ import pytest
 
 from tests.acceptance.command import vgpumgr
 from tests.acceptance.near import NearHost, document
+from tests.lab_fixtures import ONE
 from tests.model.fleet import vm_uuid
 from tests.unit.host.fakehost import stat_line
 from vgpumgr.host.facts.gpu import SRIOV_MANAGE
 from vgpumgr.host.protocol.gpu import MDEV_PF, MDEV_VF, VENDOR_VFIO
+from vgpumgr.lab.spec import FabricSpec
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from tests.acceptance.near import Near, Sites
+    from tests.lab_fixtures import LabFactory
     from tests.model.machine import Machine
 
 GPU, OTHER = "0000:41:00.0", "0000:81:00.0"
-VF = "0000:41:00.4"
+VF, OTHER_VF = "0000:41:00.4", "0000:81:00.4"
 HOSTS = {
     "kvm01": NearHost(vms=("vm01", "vm02", "vm03")),
     "kvm02": NearHost(vms=("vm11",), board="L40S", framework=VENDOR_VFIO),
@@ -295,8 +298,53 @@ def test_a_host_without_files_of_ours_is_sent_to_the_doctor(ward: Ward) -> None:
     assert "`vgpumgr doctor kvm01` says what is wrong" in vgpumgr(ward.near, "host", "check", "kvm01", code=5).err
 
 
-@pytest.mark.parametrize("framework", [MDEV_PF, MDEV_VF, VENDOR_VFIO])
-def test_a_host_without_systemd_is_not_ill(near_site: Sites, framework: str) -> None:
-    board = {MDEV_PF: "T4", MDEV_VF: "A40", VENDOR_VFIO: "H100XM"}[framework]
-    near = near_site({"kvm01": NearHost(vms=("vm01",), board=board, framework=framework)})
-    assert document(near, "doctor")["illnesses"] == []
+# Each board of the built-in specs, and a board on a fabric that is set up.
+BOARDS = {
+    "T4": NearHost(vms=(), board="T4", framework=MDEV_PF),
+    "A40": NearHost(vms=(), board="A40", framework=MDEV_VF),
+    "A100": NearHost(vms=(), board="A100", framework=MDEV_VF),
+    "A100 in MIG mode": NearHost(vms=(), board="A100", framework=MDEV_VF, in_mig=True),
+    "L40S": NearHost(vms=(), board="L40S", framework=VENDOR_VFIO),
+    "H100": NearHost(vms=(), board="H100", framework=VENDOR_VFIO),
+    "RTX PRO 6000": NearHost(vms=(), board="RTXPRO6000", framework=VENDOR_VFIO),
+    "H200": NearHost(
+        vms=(), board="H200X", framework=VENDOR_VFIO, fabric=FabricSpec(switches=4, manager="running", mode=2)
+    ),
+}
+
+
+@pytest.mark.parametrize("board", BOARDS)
+def test_no_board_is_ill_by_itself(near_site: Sites, board: str) -> None:
+    """Nor is a host without systemd, where nothing is known of units."""
+    assert document(near_site({"kvm01": BOARDS[board]}), "doctor")["illnesses"] == []
+
+
+SYSTEMCTL = r"""#!/bin/sh
+printf "Id=nvidia-vgpu-mgr.service\nLoadState=loaded\nActiveState=failed\nUnitFileState=enabled\n"
+"""
+
+
+@pytest.mark.lab
+def test_a_lab_shows_each_kind_of_illness(lab_factory: LabFactory) -> None:
+    """All at once, on a host with real processes and its own /etc; it is well again without them."""
+    lab = lab_factory(ONE, own="files are put where a host has its programs")
+
+    def ill(code: int) -> set[str]:
+        found = vgpumgr(lab, "doctor", "kvm01", "-o", "json", code=code).document["illnesses"]
+        return {row["kind"] for row in found}
+
+    assert ill(0) == set()
+    text = json.dumps({"mdev_type": "nvidia-560", "start": "auto"})
+    lab.must(
+        "kvm01",
+        f"mkdir -p /etc/mdevctl.d/{OTHER_VF} /run/systemd/system /etc/default"
+        f" && echo '{text}' >/etc/mdevctl.d/{OTHER_VF}/{UUID} && echo ON_SHUTDOWN=suspend >/etc/default/libvirt-guests"
+        f" && printf %s '{SYSTEMCTL}' >/usr/bin/systemctl && chmod 755 /usr/bin/systemctl"
+        " && touch /usr/lib64/libnvidia-ml.so.999.12",
+    )
+    lab.control("kvm01", "fault", name=f"bound:{VF}:vfio-pci")
+    assert ill(5) == {"mdevctl", "suspend", "unit", "versions", "function-taken"}
+    lab.control("kvm01", "fault", name=f"bound:{GPU}:nouveau")
+    assert "other-driver" in ill(5)
+    lab.control("kvm01", "clear")
+    assert ill(5) == {"mdevctl", "suspend", "unit", "versions"}

@@ -108,7 +108,7 @@ def _print(settings: Settings, document: dict[str, object], found: Sequence[Illn
     for one in found if settings.output == "table" else ():
         output.echo()
         for line in (
-            f"{one.kind}: {one.what}",
+            f"{one.kind} on {one.host or 'this machine'}: {one.what}",
             f"  seen in: {one.evidence}",
             f"  harm: {one.harm}",
             f"  mend: {one.mend}",
