@@ -218,7 +218,7 @@ def test_the_two_boards_of_code_dc_are_told_apart_by_the_names_we_give_them() ->
 
 
 def test_a_catalogue_row_outside_the_grammar_is_left_out() -> None:
-    text = "gpu,type_name,fb_mb,max_per_gpu,mig_gpu_instance_profile\nNVIDIA A40,A40-4Q,,,\nNVIDIA A40,nonsense,1,1,\n"
+    text = "gpu,pci_device_id,type_name,fb_mb,max_per_gpu,mig_gpu_instance_profile\nNVIDIA A40,2235,A40-4Q,,,\nNVIDIA A40,2235,nonsense,1,1,\n"
     found = catalogue.parse(text)
     assert [(row.name.text, row.framebuffer_mib, row.max_per_gpu) for row in found.types] == [("A40-4Q", None, None)]
 

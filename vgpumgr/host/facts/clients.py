@@ -3,7 +3,7 @@
 import os
 import re
 from contextlib import suppress
-from typing import Iterator, List, Optional
+from typing import Iterator, List, Optional, Set, Tuple
 
 from ..files import Root, directory, read_all
 from .pci import INFORMATION
@@ -22,12 +22,18 @@ def _clients_of(root: Root, address: str) -> List[str]:
     clients: List[str] = []
     with suppress(OSError):
         node = _node(root, address)
-        with directory(root.path("/proc")) as proc:
-            own = os.getpid()
-            for process in live_processes(proc):
-                if node is not None and process.pid != own and node in _open_in(proc, process):
-                    clients.append("{} (pid {})".format(process.name, process.pid))
+        for process, paths in open_files(root):
+            if node is not None and node in paths:
+                clients.append("{} (pid {})".format(process.name, process.pid))
     return clients
+
+
+def open_files(root: Root) -> "Iterator[Tuple[Process, Set[str]]]":
+    """What each other process has open, as its own /proc names it. Raises OSError if /proc cannot be listed."""
+    with directory(root.path("/proc")) as proc:
+        for process in live_processes(proc):
+            if process.pid != os.getpid():
+                yield process, set(_open_in(proc, process))
 
 
 def _node(root: Root, address: str) -> Optional[str]:

@@ -11,7 +11,7 @@ INFORMATION = "/proc/driver/nvidia/gpus"
 ADDRESS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[01][0-9a-f]\.[0-7]")
 
 VENDOR = "0x10de"
-_CLASSES = ("0x0300", "0x0302")  # VGA-compatible, 3D controller
+CLASSES = ("0x0300", "0x0302")  # VGA-compatible, 3D controller
 _VIRTFN = re.compile(r"virtfn(\d+)")
 
 
@@ -69,7 +69,7 @@ def _order(address: str) -> "tuple[int, str]":
 
 
 def _read_card(devices: int, address: str) -> Optional[Card]:
-    if read(address + "/vendor", devices) != VENDOR or read(address + "/class", devices)[:6] not in _CLASSES:
+    if read(address + "/vendor", devices) != VENDOR or read(address + "/class", devices)[:6] not in CLASSES:
         return None
     with directory(address, devices) as function:
         names = frozenset(os.listdir(function))

@@ -5,7 +5,7 @@ import re
 from typing import List, Optional
 
 from ..facts.gpu import SRIOV_MANAGE
-from ..facts.pci import DEVICES, VENDOR
+from ..facts.pci import CLASSES, DEVICES, VENDOR
 from ..files import Root, Unknowns, directory, link_name, names_in, optional_names, read
 from ..protocol.symptoms import FunctionFact, ModuleVersionFact, Symptoms
 from .clients import read_clients
@@ -13,7 +13,6 @@ from .guests import read_on_shutdown
 from .mdevctl import read_definitions
 from .units import read_units
 
-_CLASSES = ("0x0300", "0x0302")  # VGA-compatible, 3D controller
 _MODULES = ("nvidia", "nvidia_vgpu_vfio", "nouveau", "nova_core")
 _LIBRARIES = ("/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64", "/usr/lib")
 _LIBRARY = re.compile(r"libnvidia-ml\.so\.(\d{3,4}(?:\.\d{1,4}){1,2})")
@@ -52,7 +51,7 @@ def _functions(root: Root, unknown: Unknowns) -> List[FunctionFact]:
 
 
 def _function(devices: int, address: str) -> Optional[FunctionFact]:
-    if read(address + "/vendor", devices) != VENDOR or read(address + "/class", devices)[:6] not in _CLASSES:
+    if read(address + "/vendor", devices) != VENDOR or read(address + "/class", devices)[:6] not in CLASSES:
         return None
     with directory(address, devices) as function:
         names = os.listdir(function)
