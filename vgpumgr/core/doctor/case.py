@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from vgpumgr.core.model.domain_xml import Domain
     from vgpumgr.core.model.installation import Installation
     from vgpumgr.core.model.snapshot import HostSnapshot
-    from vgpumgr.core.model.symptoms import Symptoms
+    from vgpumgr.core.model.symptoms import Function, Symptoms
     from vgpumgr.names import HostName, PciAddress, Slot
 
 
@@ -25,6 +25,10 @@ class Case:
     installation: Installation
     catalogue: Catalogue
     domains: tuple[Domain, ...] | None
+
+    def makes_vgpus(self, gpu: Function) -> bool:
+        """Whether NVIDIA lists vGPU types for the board, so that the host's console is not meant."""
+        return gpu.pci_id.partition(":")[2].upper() in self.catalogue.device_ids
 
     @property
     def host(self) -> HostName:

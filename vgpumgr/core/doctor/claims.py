@@ -1,4 +1,4 @@
-"""Illnesses of claims that no finding names: of another framework than the GPU has now."""
+"""Illnesses of claims that no finding names: of another framework than the GPU has now, or of one UUID for two VMs."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING
 from vgpumgr.core.commands import command
 from vgpumgr.core.model.snapshot import VENDOR_VFIO
 from vgpumgr.core.model.vgpu import Mdev
-from vgpumgr.wording import say
+from vgpumgr.wording import joined, say
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from vgpumgr.core.doctor.case import Case
     from vgpumgr.core.doctor.illness import Illness
+    from vgpumgr.core.model.vgpu import Device
 
 
 def other_framework(case: Case) -> Iterator[Illness]:
@@ -50,4 +51,23 @@ def other_framework(case: Case) -> Iterator[Illness]:
                     "`{}`, then attach it again",
                     command("detach", domain.name, slot=claim.slot, on=case.host),
                 ),
+            )
+
+
+def twice(case: Case) -> Iterator[Illness]:
+    """Claims of several VMs for one mdev, none of them a copy: the kernel has each UUID once (mdev core, EEXIST)."""
+    names: dict[Device, list[str]] = {}
+    for domain in case.domains or ():
+        for claim in domain.claims.claims if domain.claims is not None and not domain.copied else ():
+            names.setdefault(claim.binding.device, []).append(domain.name)
+    for device, vms in names.items():
+        if isinstance(device, Mdev) and len(vms) > 1:
+            yield case.illness(
+                "uuid-twice",
+                "critical",
+                vm=vms[1],
+                what=say("{} are both to have the mdev {}", joined(" and ", vms), device.uuid),
+                evidence="the claims in the VMs' definitions",
+                harm="only one of them can start",
+                mend=say("free one of them: `{}`", command("detach", vms[1], on=case.host)),
             )

@@ -43,6 +43,7 @@ RULES: Final[tuple[Callable[[Case], Iterator[Illness]], ...]] = (
     libvirt.saves_guests,
     libvirt.mdevctl,
     claims.other_framework,
+    claims.twice,
     unread,
 )
 

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from vgpumgr.core.doctor.case import Case
-    from vgpumgr.core.doctor.illness import Illness
+    from vgpumgr.core.doctor.illness import Illness, Severity
     from vgpumgr.core.model.symptoms import Function
 
 _NVIDIA: Final = "nvidia"
@@ -21,16 +21,17 @@ _OWN_CLIENTS: Final = ("nvidia-vgpu-mgr", "nvidia-vgpud", "vgpu")
 
 
 def bound(case: Case) -> Iterator[Illness]:
-    """GPUs that another driver has, or none.
+    """GPUs that another driver has, or none. A board that makes no vGPUs may be the host's console.
 
     nouveau and nova-core take a GPU at boot where they are not blacklisted (NVIDIA's vGPU guide, "Disabling the
     Nouveau Driver"). sriov-manage may leave a GPU unbound where it fails (cubecos, pull request 1141).
     """
     for gpu in case.symptoms.gpus:
+        severity: Severity = "critical" if case.makes_vgpus(gpu) else "notice"
         if gpu.driver in _OPEN:
             yield case.illness(
                 "other-driver",
-                "critical",
+                severity,
                 gpu=gpu.pci,
                 what=say("GPU {} is bound to {} in place of nvidia", gpu.pci, _OPEN[gpu.driver]),
                 evidence=_link(gpu),
@@ -41,7 +42,7 @@ def bound(case: Case) -> Iterator[Illness]:
             bind = Command("echo", gpu.pci)
             yield case.illness(
                 "unbound",
-                "critical",
+                severity,
                 gpu=gpu.pci,
                 what=say("no driver has GPU {}", gpu.pci),
                 evidence=say("{} does not exist", _link(gpu)),

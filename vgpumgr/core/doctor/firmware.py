@@ -43,15 +43,15 @@ def sriov(case: Case) -> Iterator[Illness]:
 
     The kernel shows sriov_totalvfs only where the function has it (drivers/pci/pci-sysfs.c), and 0 where no address
     is left for virtual functions (drivers/pci/iov.c). NVIDIA's vGPU guide asks for SR-IOV in the firmware, from Ampere
-    on.
+    on. Boards with display outputs have it in another mode of the board only (NVIDIA's displaymodeselector).
     """
-    for gpu in case.symptoms.gpus:
-        number = gpu.pci_id.partition(":")[2].upper()
-        if gpu.total_vfs or number not in case.catalogue.device_ids or int(number, 16) < _AMPERE:
+    for gpu in case.symptoms.gpus if case.symptoms.host_driver else ():
+        if gpu.total_vfs or not case.makes_vgpus(gpu) or int(gpu.pci_id.partition(":")[2], 16) < _AMPERE:
             continue
         yield case.illness(
             "sriov-off",
             "critical",
+            "likely",
             gpu=gpu.pci,
             what=say("GPU {} has no SR-IOV, without which its board makes no vGPUs", gpu.pci),
             evidence=say(
@@ -61,7 +61,8 @@ def sriov(case: Case) -> Iterator[Illness]:
             ),
             harm="there are no vGPUs on it",
             mend=say(
-                "a person turns on SR-IOV (and ARI, above 4G decoding) in the firmware of {}; then it reboots",
+                "a person turns on SR-IOV (and ARI, above 4G decoding) in the firmware of {}, or on a board with display "
+                "outputs by NVIDIA's displaymodeselector; then it reboots",
                 case.host,
             ),
         )

@@ -96,6 +96,7 @@ KINDS: Final[dict[FindingKind, Kind | None]] = {
     "scheduler": None,
     "silent": None,
     "stale": None,
+    "start-failed": None,
     "undeclared": None,
     "unknown-vm": None,
     "unreached": None,

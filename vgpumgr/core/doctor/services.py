@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from vgpumgr.core.evidence import fabric
 from vgpumgr.core.model.installation import State
 from vgpumgr.wording import Command, joined, say
 
@@ -13,19 +14,24 @@ if TYPE_CHECKING:
     from vgpumgr.core.doctor.case import Case
     from vgpumgr.core.doctor.illness import Illness
 
+_FABRIC: Final = "nvidia-fabricmanager"
 _HARM: Final = {
     "nvidia-vgpud": "the driver offers no types, so there are no vGPUs",
     "nvidia-vgpu-mgr": "no VM starts with a vGPU",
-    "nvidia-fabricmanager": "CUDA does not start in guests with whole GPUs of an NVSwitch board",
+    _FABRIC: "CUDA does not start in guests with whole GPUs of an NVSwitch board",
 }
 _DAEMONS: Final = ("nvidia-vgpu-mgr",)  # nvidia-vgpud ends once it has made the types
 
 
 def units(case: Case) -> Iterator[Illness]:
-    """Units that have failed, do not run, or will not start at the next boot (systemd.unit(5))."""
+    """Units that have failed, do not run, or will not start at the next boot (systemd.unit(5)).
+
+    Where there is no NVSwitch, Fabric Manager fails whenever it is started.
+    """
+    on_fabric = any(fabric.is_on_one(case.facts, gpu) for gpu in case.facts.gpus)
     for name, harm in _HARM.items():
         unit = case.symptoms.unit(name)
-        if unit is None:
+        if unit is None or (name == _FABRIC and not on_fabric):
             continue
         masked = unit.file.startswith("masked")
         if unit.active == "failed" or (name in _DAEMONS and unit.active != "active"):

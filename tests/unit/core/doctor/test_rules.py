@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.unit.captures import Capture, build, captures
 from tests.unit.core import builders
+from tests.unit.host.fakehost import Asker, no_nvml
 from vgpumgr import resources
 from vgpumgr.core.doctor import claims, diagnosis, driver, firmware, libvirt, services
 from vgpumgr.core.doctor.case import Case
@@ -15,9 +17,16 @@ from vgpumgr.core.driver import catalogue
 from vgpumgr.core.model.installation import Installation, Login, State
 from vgpumgr.core.model.snapshot import MDEV_VF, VENDOR_VFIO, FrameworkName
 from vgpumgr.core.model.symptoms import Client, Function, ModuleVersion, OnShutdown, Symptoms, Unit
+from vgpumgr.host.files import Root
+from vgpumgr.host.server import Server
+from vgpumgr.host.symptoms.symptoms import read_symptoms
+from vgpumgr.link.values import snapshot_facts, symptom_facts
 from vgpumgr.names import PciAddress
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
+    from vgpumgr.core.model.claims import Claim
     from vgpumgr.core.model.view import HostView
 
 GPU, VF = PciAddress("0000:41:00.0"), PciAddress("0000:41:00.4")
@@ -100,12 +109,18 @@ def test_versions_that_are_equal_or_unknown_go_together() -> None:
         (Unit(name="nvidia-vgpud", active="inactive", file="enabled"), []),
         (Unit(name="nvidia-vgpu-mgr", active="inactive", file="enabled"), ["unit"]),
         (Unit(name="nvidia-vgpu-mgr", active="active", file="masked-runtime"), ["unit-off"]),
-        (Unit(name="nvidia-fabricmanager", active="failed", file="masked"), ["unit"]),
+        (Unit(name="nvidia-fabricmanager", active="failed", file="masked"), []),
         (Unit(name="libvirt-guests", active="failed", file="disabled"), []),
     ],
 )
 def test_a_unit_that_vgpus_need_runs_and_is_enabled(unit: Unit, kinds: list[str]) -> None:
     assert [one.kind for one in services.units(case(replace(HEALTHY, units=(unit,))))] == kinds
+
+
+def test_fabric_manager_counts_where_there_is_a_fabric() -> None:
+    view = builders.host(replace(builders.gpu(), fabric=True))
+    failed = Unit(name="nvidia-fabricmanager", active="failed", file="enabled")
+    assert [one.kind for one in services.units(case(replace(HEALTHY, units=(failed,)), view))] == ["unit"]
 
 
 @pytest.mark.parametrize("active", ["active", "inactive"])
@@ -118,6 +133,26 @@ def test_the_default_of_libvirt_guests_counts_where_it_runs(active: str) -> None
     assert [one.certainty for one in libvirt.saves_guests(case(symptoms))] == ["likely"] * (active == "active")
 
 
+@pytest.mark.parametrize(("pci_id", "severity"), [("10de:2235", "critical"), ("10de:128b", "notice")])
+@pytest.mark.parametrize("bound_to", ["nouveau", None])
+def test_the_console_of_a_host_may_have_any_driver(pci_id: str, severity: str, bound_to: str | None) -> None:
+    (one,) = driver.bound(case(Symptoms(functions=(replace(function(), pci_id=pci_id, driver=bound_to),))))
+    assert one.severity == severity
+
+
+def test_one_mdev_for_two_vms_is_named() -> None:
+    first = builders.attached(builders.host(builders.gpu()))
+    both = builders.attached(first, "vm02")
+    assert not [*claims.twice(case(view=both))]
+    device = builders.claim_of(both).binding
+
+    def same(claim: Claim) -> Claim:
+        return replace(claim, binding=device)
+
+    (one,) = claims.twice(case(view=builders.change_claim(both, same, "vm02")))
+    assert one.command == "vgpumgr detach vm02 --on kvm01"
+
+
 @pytest.mark.parametrize(("was", "now"), [(MDEV_VF, VENDOR_VFIO), (VENDOR_VFIO, MDEV_VF)])
 def test_a_claim_of_the_other_framework_is_named(was: FrameworkName, now: FrameworkName) -> None:
     before = builders.attached(builders.host_of(was))
@@ -126,3 +161,18 @@ def test_a_claim_of_the_other_framework_is_named(was: FrameworkName, now: Framew
     after = replace(before, snapshot=replace(before.snapshot, gpus=gpus))
     (one,) = claims.other_framework(case(view=after))
     assert (one.vm, one.severity) == (before.domains[0].name, "critical")
+
+
+@pytest.mark.parametrize("capture", captures(), ids=str)
+def test_no_captured_host_is_ill(capture: Capture, tmp_path: Path) -> None:
+    """What real hosts showed is no illness by itself."""
+    root = build(capture, tmp_path).root
+    facts = Asker(Server(root, nvml=no_nvml).answer).ask("observe", wait_s=0)["ok"]
+    one = Case(
+        facts=snapshot_facts.parse(builders.HOST, facts, CATALOGUE),
+        symptoms=symptom_facts.parse(read_symptoms(Root(root))),
+        installation=INSTALLED,
+        catalogue=CATALOGUE,
+        domains=(),
+    )
+    assert [illness for rule in diagnosis.RULES for illness in rule(one)] == []
