@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
     from tests.acceptance.near import Near, Sites
     from tests.lab_fixtures import LabFactory
+    from tests.model.libvirt_double import Vm
     from tests.model.machine import Machine
 
 GPU, OTHER = "0000:41:00.0", "0000:81:00.0"
@@ -76,6 +78,13 @@ class Ward:
     def run(self, *words: str, code: int = 0) -> None:
         vgpumgr(self.near, *words, code=code)
 
+    def vm(self, host: str, name: str) -> Vm:
+        return self.machine(host).libvirt.vms[vm_uuid(host, name)]
+
+    def attach(self, vm: str = "vm01") -> Vm:
+        self.run("attach", vm, "--profile", "4Q", "--on", "kvm01")
+        return self.vm("kvm01", vm)
+
     def ill(self, host: str, code: int = 5) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = document(self.near, "doctor", host, code=code)["illnesses"]
         return found
@@ -89,6 +98,8 @@ def ward(near_site: Sites) -> Iterator[Ward]:
         ward.units(host)
     yield ward
     ward.near.dead.clear()
+    for host in HOSTS:
+        ward.machine(host).let_go()
     ward.run("host", "uninstall", *HOSTS)
     for path in reversed(ward.put):
         shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink(missing_ok=True)
@@ -149,6 +160,81 @@ def _managed(ward: Ward) -> None:
     ward.run("attach", "vm11", "--profile", "8Q", "--on", "kvm02", "--even-if-it-will-not-start")
     vm = ward.machine("kvm02").libvirt.vms[vm_uuid("kvm02", "vm11")]
     vm.inactive = vm.inactive.replace("managed='no'", "managed='yes'").replace('managed="no"', 'managed="yes"')
+
+
+def _lost(ward: Ward) -> None:
+    before = ward.vm("kvm01", "vm01").inactive
+    ward.attach().inactive = before
+
+
+def _undefined(ward: Ward) -> None:
+    del ward.machine("kvm01").libvirt.vms[ward.attach().uuid]
+
+
+def _reverted(ward: Ward) -> None:
+    vm = ward.attach()
+    backup = vm.inactive
+    ward.run("detach", "vm01", "--on", "kvm01", "--yes")
+    vm.inactive = backup
+
+
+def _moved(ward: Ward) -> None:
+    vm = ward.attach()
+    vm.inactive = vm.inactive.replace(ward.machine("kvm01").id, "f" * 32)
+
+
+def _shared(ward: Ward, uuid: str | None = None) -> None:
+    """Another VM's definition has the same device, or a device that nobody has."""
+    found = re.search(r"<hostdev.*?</hostdev>", ward.attach().inactive, re.DOTALL)
+    assert found is not None
+    device = found[0] if uuid is None else re.sub(r"uuid=.[0-9a-f-]{36}.", f"uuid='{uuid}'", found[0])
+    device = re.sub(r"<alias[^>]*>", "", device)
+    other = ward.vm("kvm01", "vm02")
+    other.inactive = other.inactive.replace("</devices>", f"{device}</devices>")
+
+
+def _foreign_on_cordoned(ward: Ward) -> None:
+    _foreign(ward)
+    ward.run("cordon", "kvm01", "--reason", "PSU")
+
+
+def _foreign(ward: Ward) -> None:
+    gpu = ward.machine("kvm01").gpus()[0]
+    ward.machine("kvm01").make(gpu, 1, gpu.board.types[0].id, UUID)
+
+
+def _lost_by_driver(ward: Ward) -> None:
+    _foreign(ward)
+    with ward.machine("kvm01").driver.reading() as state:
+        state.gpus[0].lost.append(state.gpus[0].vgpus.pop())
+    ward.fault("kvm01", "own-places")  # it shows what has changed
+
+
+def _old_libvirt(ward: Ward) -> None:
+    ward.run("attach", "vm11", "--profile", "8Q", "--on", "kvm02")
+    ward.machine("kvm02").libvirt.version = 9_000_000
+
+
+def _saved(ward: Ward) -> None:
+    before = ward.vm("kvm01", "vm01").inactive
+    ward.attach().image = before
+
+
+def _started_before(ward: Ward) -> None:
+    vm = ward.vm("kvm01", "vm01")
+    vm.live = vm.inactive
+    ward.attach()
+
+
+def _waiting(ward: Ward) -> None:
+    for vm in ("vm01", "vm02"):
+        ward.run("attach", vm, "--profile", "48Q", "--on", "kvm01")
+    ward.run("attach", "vm03", "--profile", "8Q", "--wait", "--on", "kvm01")
+
+
+def _set(vm: Vm, **values: Any) -> None:
+    for name, value in values.items():
+        setattr(vm, name, value)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -231,6 +317,29 @@ PLANTS: dict[str, Plant] = {
     "ledger-missing": Plant(plant=_without_ledger, severity="warning", command="vgpumgr adopt kvm01", runs=True),
     "copied": Plant(plant=_copied, severity="warning", command="vgpumgr detach vm02 --on kvm01", runs=True),
     "managed": Plant(plant=_managed, host="kvm02"),
+    "lost": Plant(plant=_lost, severity="warning", command="vgpumgr detach vm01 --slot vgpu0 --on kvm01", runs=True),
+    "lost with its VM": Plant(plant=_undefined, severity="warning", runs=True),
+    "reverted": Plant(plant=_reverted, command="vgpumgr attach vm01 --profile 4Q --slot vgpu0 --on kvm01", runs=True),
+    "moved": Plant(plant=_moved, severity="warning", says="--replace"),
+    "shared": Plant(plant=_shared),
+    "no-such-mdev": Plant(plant=lambda ward: _shared(ward, UUID), command="virsh edit vm02"),
+    "unreadable": Plant(plant=lambda ward: _set(ward.attach(), inactive="<domain"), severity="warning"),
+    "blocked-write": Plant(plant=lambda ward: ward.machine("kvm01").hang(ward.machine("kvm01").gpus()[0])),
+    "taken": Plant(plant=_foreign_on_cordoned, severity="warning"),
+    "lost-by-driver": Plant(plant=_lost_by_driver, says="reboot"),
+    "will-not-start": Plant(plant=_old_libvirt, host="kvm02", says="9.7"),
+    "saved-image": Plant(plant=_saved, severity="warning", command="virsh managedsave-remove vm01"),
+    "start-failed": Plant(
+        plant=lambda ward: _set(ward.attach(), start_failed=True), command="vgpumgr reconcile kvm01 --start", runs=True
+    ),
+    "cordoned": Plant(
+        plant=lambda ward: ward.run("cordon", "kvm01", "--reason", "PSU"),
+        severity="notice",
+        command="vgpumgr uncordon kvm01",
+        runs=True,
+    ),
+    "pending-restart": Plant(plant=_started_before, severity="notice"),
+    "waiting": Plant(plant=_waiting, severity="notice", command="vgpumgr waiting kvm01"),
 }
 
 

@@ -70,6 +70,7 @@ KINDS: Final[dict[FindingKind, Kind | None]] = {
     "reverted": Kind("critical", "certain", _BOTH, _NO_START),
     "saved-image": Kind("warning", "certain", "the managed-save image", "the VM resumes without its vGPU"),
     "shared": Kind("critical", "certain", "the VMs' definitions", "only one of the VMs can run"),
+    "start-failed": Kind("critical", "certain", "the VM's state in libvirt", "the VM does not run"),
     "taken": Kind("warning", "certain", _LEDGER, "the host has room that nothing may use"),
     "unentered": Kind("warning", "certain", _SYSFS, "the vGPU counts as foreign until it is entered"),
     "unexpected": Kind(
@@ -96,7 +97,6 @@ KINDS: Final[dict[FindingKind, Kind | None]] = {
     "scheduler": None,
     "silent": None,
     "stale": None,
-    "start-failed": None,
     "undeclared": None,
     "unknown-vm": None,
     "unreached": None,
