@@ -255,7 +255,11 @@ PLANTS: dict[str, Plant] = {
     "other-driver nova": Plant(
         plant=lambda ward: ward.fault("kvm02", f"bound:{OTHER}:NovaCore"), host="kvm02", gpu=OTHER
     ),
-    "unbound": Plant(plant=lambda ward: ward.fault("kvm01", f"bound:{GPU}:none"), gpu=GPU, command=f"echo {GPU}"),
+    "unbound": Plant(
+        plant=lambda ward: ward.fault("kvm01", f"bound:{GPU}:none"),
+        gpu=GPU,
+        command=f"sh -c 'echo {GPU} > /sys/bus/pci/drivers/nvidia/bind'",
+    ),
     "passed-through": Plant(
         plant=lambda ward: ward.fault("kvm01", f"bound:{GPU}:vfio-pci"), gpu=GPU, severity="notice"
     ),
@@ -263,7 +267,7 @@ PLANTS: dict[str, Plant] = {
         plant=lambda ward: ward.fault("kvm02", f"bound:{VF}:vfio-pci"),
         host="kvm02",
         gpu=VF,
-        command=f"{SRIOV_MANAGE} -d {GPU}",
+        says=f"{SRIOV_MANAGE} -d and -e {GPU}",
     ),
     "function-taken by none": Plant(plant=lambda ward: ward.fault("kvm01", f"bound:{VF}:none"), gpu=VF),
     "no-functions": Plant(
@@ -292,7 +296,7 @@ PLANTS: dict[str, Plant] = {
         command="systemctl enable nvidia-vgpud",
     ),
     "installation": Plant(plant=_altered, command="vgpumgr host install kvm01", runs=True),
-    "restore": Plant(plant=_restored, severity="warning", command="vgpumgr reconcile --limit kvm01"),
+    "restore": Plant(plant=_restored, severity="warning", command="vgpumgr reconcile kvm01 --start"),
     "suspend": Plant(
         plant=lambda ward: ward.write(
             "kvm01", "/etc/default/libvirt-guests", "#ON_SHUTDOWN=shutdown\nON_SHUTDOWN='suspend'\n"

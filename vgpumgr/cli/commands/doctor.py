@@ -108,9 +108,14 @@ def _print(settings: Settings, document: dict[str, object], found: Sequence[Illn
     for one in found if settings.output == "table" else ():
         output.echo()
         for line in (
-            f"{one.kind} on {one.host or 'this machine'}: {one.what}",
+            f"{one.kind}{_where(one)}: {one.what}",
             f"  seen in: {one.evidence}",
             f"  harm: {one.harm}",
             f"  mend: {one.mend}",
         ):
             output.echo(line)
+
+
+def _where(one: Illness) -> str:
+    """The host, unless the text names it."""
+    return "" if one.host is None or one.host in one.what else f" on {one.host}"

@@ -18,6 +18,7 @@ _MEANT: Final = {
     ("validate", "lint", "verify"): "`vgpumgr inventory check`",
     ("move", "migrate", "evacuate"): "`vgpumgr drain HOST`, which moves vGPUs off a GPU",
     ("uninstall", "clean", "cleanup", "reset"): "`vgpumgr host purge HOST`",
+    ("diagnose", "diagnostics", "health", "check", "troubleshoot"): "`vgpumgr doctor`",
     ("logs", "log", "events", "audit"): "`vgpumgr history`",
     ("monitor", "watch"): "`vgpumgr top`",
     ("metrics", "exporter", "prometheus"): "`vgpumgr export`",

@@ -39,7 +39,7 @@ def bound(case: Case) -> Iterator[Illness]:
                 mend=say("blacklist {} on {}, rebuild its initramfs and reboot it", _OPEN[gpu.driver], case.host),
             )
         elif gpu.driver is None:
-            bind = Command("echo", gpu.pci)
+            bind = Command("sh", "-c", f"echo {gpu.pci} > /sys/bus/pci/drivers/nvidia/bind")
             yield case.illness(
                 "unbound",
                 severity,
@@ -47,7 +47,7 @@ def bound(case: Case) -> Iterator[Illness]:
                 what=say("no driver has GPU {}", gpu.pci),
                 evidence=say("{} does not exist", _link(gpu)),
                 harm="there are no vGPUs on it",
-                mend=say("`{} > /sys/bus/pci/drivers/nvidia/bind` on {}; if that fails, reboot it", bind, case.host),
+                mend=say("`{}` on {}; if that fails, reboot it", bind, case.host),
             )
         elif gpu.driver != _NVIDIA:
             yield case.illness(
@@ -81,10 +81,10 @@ def virtual_functions(case: Case) -> Iterator[Illness]:
                 evidence=_link(function),
                 harm="it takes no vGPU, and a VM whose vGPU is on it does not start",
                 mend=say(
-                    "free GPU {} of its vGPUs, then `{}` and `{}` on {}; else reboot it",
+                    "free GPU {} of its vGPUs, then turn SR-IOV off and on ({} -d and -e {}) on {}; else reboot it",
                     function.physfn,
-                    Command(_MANAGE, "-d", function.physfn or ""),
-                    Command(_MANAGE, "-e", function.physfn or ""),
+                    _MANAGE,
+                    function.physfn,
                     case.host,
                 ),
             )

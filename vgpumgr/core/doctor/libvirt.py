@@ -38,7 +38,11 @@ def saves_guests(case: Case) -> Iterator[Illness]:
         what=say("libvirt-guests of {} saves the running VMs when the host shuts down", case.host),
         evidence=f"ON_SHUTDOWN=suspend in {found.path}",
         harm="a VM with a vGPU cannot be saved, or comes back from the image with a vGPU that no longer exists",
-        mend=say("set ON_SHUTDOWN=shutdown in {} of {}", "its configuration" if is_default else found.path, case.host),
+        mend=say(
+            "set ON_SHUTDOWN=shutdown in {} on {}",
+            "the configuration of libvirt-guests" if is_default else found.path,
+            case.host,
+        ),
     )
 
 
@@ -70,7 +74,7 @@ def _verdict(case: Case, one: MdevDefinition) -> tuple[str, Severity, str] | Non
     frameworks = {parent.pci: gpu.framework for gpu in case.facts.gpus for parent in gpu.parents}
     framework = frameworks.get(PciAddress(one.parent))
     if framework == VENDOR_VFIO:
-        return "can never be made: this kernel has no mdevs there", "notice", "none"
+        return "can never be made: this kernel has no mdevs there", "notice", "nothing: it is only left over"
     if framework is not None and one.auto:
         return "is made by itself at each boot", "warning", "it takes the place of a vGPU of ours"
     return None

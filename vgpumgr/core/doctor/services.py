@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     from vgpumgr.core.doctor.case import Case
     from vgpumgr.core.doctor.illness import Illness
+    from vgpumgr.core.model.symptoms import Unit
 
 _FABRIC: Final = "nvidia-fabricmanager"
 _HARM: Final = {
@@ -38,7 +39,7 @@ def units(case: Case) -> Iterator[Illness]:
             yield case.illness(
                 "unit",
                 "critical",
-                what=say("{} of {} is {}", name, case.host, "masked" if masked else unit.active),
+                what=say("{} of {} {}", name, case.host, _state(unit)),
                 evidence=f"systemctl show {name}",
                 harm=harm,
                 mend=say("`{}` on {}; its journal says why it ended", Command("systemctl", "restart", name), case.host)
@@ -79,8 +80,14 @@ def installation(case: Case) -> Iterator[Illness]:
             what=say("the restore after the last boot of {} was incomplete: {}", case.host, restore.problem or lacks),
             evidence="/var/lib/vgpumgr/restored.json",
             harm="VMs that start with the host may lack their vGPUs",
-            mend=say("`{}`", Command("vgpumgr", "reconcile", "--limit", case.host)),
+            mend=say("`{}`", Command("vgpumgr", "reconcile", case.host, "--start")),
         )
+
+
+def _state(unit: Unit) -> str:
+    if unit.file.startswith("masked"):
+        return "is masked"
+    return "has failed" if unit.active == "failed" else f"is {unit.active}"
 
 
 def _why(problems: tuple[str, ...]) -> str:

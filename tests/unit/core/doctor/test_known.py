@@ -31,7 +31,7 @@ def test_the_command_of_a_finding_is_what_mends_it() -> None:
     found = known.illness(Finding(kind="gone", host=HOST, vm="vm01", text=text))
     assert found is not None
     assert found.command == "vgpumgr attach vm01"
-    assert found.mend == "vgpumgr attach vm01, or vgpumgr detach vm01"
+    assert found.mend == "`vgpumgr attach vm01`, or `vgpumgr detach vm01`"
 
 
 def test_what_belongs_to_a_plan_is_no_illness() -> None:
