@@ -60,7 +60,7 @@ def test_an_inventory_that_cannot_be_read_is_an_illness(store: Path) -> None:
 
 def test_a_state_folder_that_others_can_write_to_is_one(store: Path) -> None:
     store.chmod(0o777)
-    assert kinds(knowing()) == {"state-folder"}
+    assert kinds(knowing()) == {"state-open"}
 
 
 def test_a_state_folder_is_made_where_its_parent_is_ours_and_not_below_a_file(

@@ -24,50 +24,25 @@ def other_framework(case: Case) -> Iterator[Illness]:
     SR-IOV (its release notes for Ubuntu 24.04).
     """
     gpus = {gpu.uuid: gpu for gpu in case.facts.gpus if gpu.framework is not None}
-    for domain in case.domains or ():
-        for claim in domain.claims.claims if domain.claims is not None and not domain.copied else ():
-            gpu = gpus.get(claim.binding.gpu_uuid)
-            is_mdev = isinstance(claim.binding.device, Mdev)
-            if gpu is None or is_mdev != (gpu.framework == VENDOR_VFIO):
-                continue
-            now, was = ("a virtual function", "an mdev") if is_mdev else ("an mdev", "a virtual function")
-            yield case.illness(
-                "other-framework",
-                "critical",
-                gpu=gpu.pci,
-                vm=domain.name,
-                slot=claim.slot,
-                what=say(
-                    "the vGPU of {} {} was {}, but GPU {} makes each as {} now",
-                    domain.name,
-                    claim.slot,
-                    was,
-                    gpu.pci,
-                    now,
-                ),
-                evidence="the VM's definition and /sys",
-                harm="the VM does not start",
-                mend=say(
-                    "`{}`, then attach it again",
-                    command("detach", domain.name, slot=claim.slot, on=case.host),
-                ),
-            )
+    for domain, claim in case.claims:
+        gpu = gpus.get(claim.binding.gpu_uuid)
+        is_mdev = isinstance(claim.binding.device, Mdev)
+        if gpu is None or is_mdev != (gpu.framework == VENDOR_VFIO):
+            continue
+        was, now = ("an mdev", "a virtual function") if is_mdev else ("a virtual function", "an mdev")
+        what = say("the vGPU of {} {} was {}; GPU {} makes each as {} now", domain.name, claim.slot, was, gpu.pci, now)
+        mend = say("`{}`, then attach it again", command("detach", domain.name, slot=claim.slot, on=case.host))
+        seen = "the VM's definition and /sys"
+        yield case.ill("other-framework", what, seen, mend, gpu=gpu.pci, vm=domain.name, slot=claim.slot)
 
 
 def twice(case: Case) -> Iterator[Illness]:
     """Claims of several VMs for one mdev, none of them a copy: the kernel has each UUID once (mdev core, EEXIST)."""
     names: dict[Device, list[str]] = {}
-    for domain in case.domains or ():
-        for claim in domain.claims.claims if domain.claims is not None and not domain.copied else ():
-            names.setdefault(claim.binding.device, []).append(domain.name)
+    for domain, claim in case.claims:
+        names.setdefault(claim.binding.device, []).append(domain.name)
     for device, vms in names.items():
         if isinstance(device, Mdev) and len(vms) > 1:
-            yield case.illness(
-                "uuid-twice",
-                "critical",
-                vm=vms[1],
-                what=say("{} are both to have the mdev {}", joined(" and ", vms), device.uuid),
-                evidence="the claims in the VMs' definitions",
-                harm="only one of them can start",
-                mend=say("free one of them: `{}`", command("detach", vms[1], on=case.host)),
-            )
+            what = say("{} are both to have the mdev {}", joined(" and ", vms), device.uuid)
+            mend = say("free one of them: `{}`", command("detach", vms[1], on=case.host))
+            yield case.ill("uuid-twice", what, "the claims in the VMs' definitions", mend, vm=vms[1])

@@ -20,14 +20,8 @@ if TYPE_CHECKING:
 def unread(case: Case) -> Iterator[Illness]:
     """Symptoms that could not be read, so that nothing is known of their illnesses."""
     for one in case.symptoms.unknown:
-        yield case.illness(
-            "unread",
-            "notice",
-            what=say("{} of {} could not be read: {}", one.what, case.host, one.why),
-            evidence="the host program",
-            harm="an illness may be overlooked",
-            mend="make it readable for root",
-        )
+        what = say("{} of {} could not be read: {}", one.what, case.host, one.why)
+        yield case.ill("unread", what, "the host program", "make it readable for root")
 
 
 RULES: Final[tuple[Callable[[Case], Iterator[Illness]], ...]] = (

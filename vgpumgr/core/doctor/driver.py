@@ -11,13 +11,13 @@ if TYPE_CHECKING:
 
     from vgpumgr.core.doctor.case import Case
     from vgpumgr.core.doctor.illness import Illness, Severity
-    from vgpumgr.core.model.symptoms import Function
 
 _NVIDIA: Final = "nvidia"
 _OPEN: Final = {"nouveau": "nouveau", "NovaCore": "nova-core", "nova_core": "nova-core", "nova-core": "nova-core"}
 _MANAGE: Final = "/usr/lib/nvidia/sriov-manage"
 _PLUGIN: Final = "nvidia_vgpu_vfio"
 _OWN_CLIENTS: Final = ("nvidia-vgpu-mgr", "nvidia-vgpud", "vgpu")
+_LINK: Final = "/sys/bus/pci/devices/{}/driver"
 
 
 def bound(case: Case) -> Iterator[Illness]:
@@ -27,39 +27,21 @@ def bound(case: Case) -> Iterator[Illness]:
     Nouveau Driver"). sriov-manage may leave a GPU unbound where it fails (cubecos, pull request 1141).
     """
     for gpu in case.symptoms.gpus:
+        pci, seen = gpu.pci, say(_LINK, gpu.pci)
         severity: Severity = "critical" if case.makes_vgpus(gpu) else "notice"
         if gpu.driver in _OPEN:
-            yield case.illness(
-                "other-driver",
-                severity,
-                gpu=gpu.pci,
-                what=say("GPU {} is bound to {} in place of nvidia", gpu.pci, _OPEN[gpu.driver]),
-                evidence=_link(gpu),
-                harm="there are no vGPUs on it",
-                mend=say("blacklist {} on {}, rebuild its initramfs and reboot it", _OPEN[gpu.driver], case.host),
-            )
+            name = _OPEN[gpu.driver]
+            what = say("GPU {} is bound to {} in place of nvidia", pci, name)
+            mend = say("blacklist {} on {}, rebuild its initramfs and reboot it", name, case.host)
+            yield case.ill("other-driver", what, seen, mend, gpu=pci, severity=severity)
         elif gpu.driver is None:
-            bind = Command("sh", "-c", f"echo {gpu.pci} > /sys/bus/pci/drivers/nvidia/bind")
-            yield case.illness(
-                "unbound",
-                severity,
-                gpu=gpu.pci,
-                what=say("no driver has GPU {}", gpu.pci),
-                evidence=say("{} does not exist", _link(gpu)),
-                harm="there are no vGPUs on it",
-                mend=say("`{}` on {}; if that fails, reboot it", bind, case.host),
-            )
+            bind = Command("sh", "-c", f"echo {pci} > /sys/bus/pci/drivers/nvidia/bind")
+            mend = say("`{}` on {}; if that fails, reboot it", bind, case.host)
+            what = say("no driver has GPU {}", pci)
+            yield case.ill("unbound", what, say("{} does not exist", seen), mend, gpu=pci, severity=severity)
         elif gpu.driver != _NVIDIA:
-            yield case.illness(
-                "passed-through",
-                "notice",
-                "likely",
-                gpu=gpu.pci,
-                what=say("GPU {} is bound to {}: it is passed through as a whole", gpu.pci, gpu.driver),
-                evidence=_link(gpu),
-                harm="there are no vGPUs on it",
-                mend="nothing, if that is meant",
-            )
+            what = say("GPU {} is bound to {}: it is passed through as a whole", pci, gpu.driver)
+            yield case.ill("passed-through", what, seen, "nothing, if that is meant", gpu=pci)
 
 
 def virtual_functions(case: Case) -> Iterator[Illness]:
@@ -69,25 +51,17 @@ def virtual_functions(case: Case) -> Iterator[Illness]:
     lib/devices/GPU.md).
     """
     gpus = {gpu.pci for gpu in case.symptoms.gpus if gpu.driver == _NVIDIA}
-    for function in case.symptoms.functions:
-        if function.physfn in gpus and function.driver != _NVIDIA:
-            yield case.illness(
-                "function-taken",
-                "critical",
-                gpu=function.pci,
-                what=say(
-                    "virtual function {} is bound to {}, not to nvidia", function.pci, function.driver or "no driver"
-                ),
-                evidence=_link(function),
-                harm="it takes no vGPU, and a VM whose vGPU is on it does not start",
-                mend=say(
-                    "free GPU {} of its vGPUs, then turn SR-IOV off and on ({} -d and -e {}) on {}; else reboot it",
-                    function.physfn,
-                    _MANAGE,
-                    function.physfn,
-                    case.host,
-                ),
+    for one in case.symptoms.functions:
+        if one.physfn in gpus and one.driver != _NVIDIA:
+            what = say("virtual function {} is bound to {}, not to nvidia", one.pci, one.driver or "no driver")
+            mend = say(
+                "free GPU {} of its vGPUs, then turn SR-IOV off and on ({} -d and -e {}) on {}; else reboot it",
+                one.physfn,
+                _MANAGE,
+                one.physfn,
+                case.host,
             )
+            yield case.ill("function-taken", what, say(_LINK, one.pci), mend, gpu=one.pci)
 
 
 def without_functions(case: Case) -> Iterator[Illness]:
@@ -105,16 +79,10 @@ def without_functions(case: Case) -> Iterator[Illness]:
             for one in case.symptoms.clients or ()
             if one.command not in _OWN_CLIENTS and (gpu.pci in one.path or one.path.startswith("/dev/"))
         ]
+        what = say("SR-IOV of GPU {} is off: it has none of its {} virtual functions", gpu.pci, gpu.total_vfs)
         mend = say("`{}` on {}", Command(_MANAGE, "-e", gpu.pci), case.host)
-        yield case.illness(
-            "no-functions",
-            "critical",
-            gpu=gpu.pci,
-            what=say("SR-IOV of GPU {} is off: it has none of its {} virtual functions", gpu.pci, gpu.total_vfs),
-            evidence=say("/sys/bus/pci/devices/{} has no virtfn0", gpu.pci),
-            harm="there are no vGPUs on it",
-            mend=say("stop {}, then {}", joined(", ", open_by), mend) if open_by else mend,
-        )
+        mend = say("stop {}, then {}", joined(", ", open_by), mend) if open_by else mend
+        yield case.ill("no-functions", what, f"/sys/bus/pci/devices/{gpu.pci} has no virtfn0", mend, gpu=gpu.pci)
 
 
 def versions(case: Case) -> Iterator[Illness]:
@@ -128,14 +96,9 @@ def versions(case: Case) -> Iterator[Illness]:
     others = {"NVML's library": case.symptoms.library, _PLUGIN: plugin.version if plugin else None}
     for name, version in others.items():
         if version is not None and version != nvidia.version:
-            yield case.illness(
-                "versions",
-                "critical",
-                what=say("the loaded nvidia module is {}, but {} is {}", nvidia.version, name, version),
-                evidence=say("/sys/module/*/version and the names of libnvidia-ml.so.*"),
-                harm="NVML answers nothing, so nothing is removed, and VMs with vGPUs may not start",
-                mend=say("reboot {}; if it stays so, install one version of the driver's packages", case.host),
-            )
+            what = say("the loaded nvidia module is {}, but {} is {}", nvidia.version, name, version)
+            mend = say("reboot {}; if it stays so, install one version of the driver's packages", case.host)
+            yield case.ill("versions", what, "/sys/module/*/version and the names of libnvidia-ml.so.*", mend)
 
 
 def plugin(case: Case) -> Iterator[Illness]:
@@ -143,23 +106,11 @@ def plugin(case: Case) -> Iterator[Illness]:
 
     NVIDIA's vGPU guide, "Verifying the Installation of the Virtual GPU Manager": lsmod shows nvidia_vgpu_vfio.
     """
-    modules = case.symptoms.modules
-    if not case.symptoms.host_driver or modules is None or case.symptoms.module(_NVIDIA) is None:
+    found = case.symptoms
+    if not found.host_driver or found.modules is None or found.module(_NVIDIA) is None or found.module(_PLUGIN):
         return
     without = [gpu.pci for gpu in case.facts.gpus if gpu.framework is None]
-    if without and case.symptoms.module(_PLUGIN) is None:
-        yield case.illness(
-            "no-vgpu-module",
-            "critical",
-            "likely",
-            what=say(
-                "nvidia is loaded on {}, but {} is not, and {} offer no vGPUs", case.host, _PLUGIN, ", ".join(without)
-            ),
-            evidence=say("/sys/module/{} does not exist", _PLUGIN),
-            harm="there are no vGPUs",
-            mend=say("`{}` on {}; if it fails, its dmesg says why", Command("modprobe", _PLUGIN), case.host),
-        )
-
-
-def _link(function: Function) -> str:
-    return f"/sys/bus/pci/devices/{function.pci}/driver"
+    if without:
+        what = say("nvidia is loaded on {}, {} is not, and {} offer no vGPUs", case.host, _PLUGIN, ", ".join(without))
+        mend = say("`{}` on {}; if it fails, its dmesg says why", Command("modprobe", _PLUGIN), case.host)
+        yield case.ill("no-vgpu-module", what, f"/sys/module/{_PLUGIN} does not exist", mend)

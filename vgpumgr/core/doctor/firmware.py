@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from vgpumgr.wording import say
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
     from vgpumgr.core.doctor.case import Case
     from vgpumgr.core.doctor.illness import Illness
@@ -24,18 +24,13 @@ def iommu(case: Case) -> Iterator[Illness]:
     """
     gpus = [gpu.pci for gpu in case.symptoms.gpus if gpu.total_vfs and not gpu.iommu_group]
     if gpus:
-        yield case.illness(
-            "iommu-off",
-            "critical",
-            what=say("the IOMMU of {} is off: {} in no IOMMU group", case.host, _are(gpus)),
-            evidence="/sys/bus/pci/devices/ADDRESS/iommu_group does not exist",
-            harm="no VM starts with a vGPU on a virtual function",
-            mend=say(
-                "a person turns on VT-d or AMD-Vi in the firmware of {}, and intel_iommu=on on its kernel command line; then "
-                "it reboots",
-                case.host,
-            ),
+        what = say("the IOMMU of {} is off: no IOMMU group has GPU {}", case.host, " or ".join(gpus))
+        mend = say(
+            "a person turns on VT-d or AMD-Vi in the firmware of {}, and intel_iommu=on on its kernel command line; then "
+            "it reboots",
+            case.host,
         )
+        yield case.ill("iommu-off", what, f"/sys/bus/pci/devices/{gpus[0]}/iommu_group does not exist", mend)
 
 
 def sriov(case: Case) -> Iterator[Illness]:
@@ -48,25 +43,11 @@ def sriov(case: Case) -> Iterator[Illness]:
     for gpu in case.symptoms.gpus if case.symptoms.host_driver else ():
         if gpu.total_vfs or not case.makes_vgpus(gpu) or int(gpu.pci_id.partition(":")[2], 16) < _AMPERE:
             continue
-        yield case.illness(
-            "sriov-off",
-            "critical",
-            "likely",
-            gpu=gpu.pci,
-            what=say("GPU {} has no SR-IOV, without which its board makes no vGPUs", gpu.pci),
-            evidence=say(
-                "/sys/bus/pci/devices/{}/sriov_totalvfs {}",
-                gpu.pci,
-                "does not exist" if gpu.total_vfs is None else "is 0",
-            ),
-            harm="there are no vGPUs on it",
-            mend=say(
-                "a person turns on SR-IOV (and ARI, above 4G decoding) in the firmware of {}, or on a board with display "
-                "outputs by NVIDIA's displaymodeselector; then it reboots",
-                case.host,
-            ),
+        what = say("GPU {} has no SR-IOV, without which its board makes no vGPUs", gpu.pci)
+        shown = "does not exist" if gpu.total_vfs is None else "is 0"
+        mend = say(
+            "a person turns on SR-IOV (and ARI, above 4G decoding) in the firmware of {}, or on a board with display "
+            "outputs by NVIDIA's displaymodeselector; then it reboots",
+            case.host,
         )
-
-
-def _are(gpus: Sequence[str]) -> str:
-    return f"GPU{'s' if len(gpus) > 1 else ''} {', '.join(gpus)} {'are' if len(gpus) > 1 else 'is'}"
+        yield case.ill("sriov-off", what, f"/sys/bus/pci/devices/{gpu.pci}/sriov_totalvfs {shown}", mend, gpu=gpu.pci)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from vgpumgr.core.model.snapshot import VENDOR_VFIO
 from vgpumgr.core.model.vgpu import Mdev
@@ -13,10 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from vgpumgr.core.doctor.case import Case
-    from vgpumgr.core.doctor.illness import Illness, Severity
+    from vgpumgr.core.doctor.illness import Certainty, Illness, Severity
     from vgpumgr.core.model.symptoms import MdevDefinition
-
-_GUESTS: Final = "libvirt-guests"
 
 
 def saves_guests(case: Case) -> Iterator[Illness]:
@@ -25,25 +23,17 @@ def saves_guests(case: Case) -> Iterator[Illness]:
     A managed save of a VM with a vGPU fails, or its image overrides the definition at the next start (tried on
     libvirt 9.0). The script's own default counts only where the unit is active.
     """
-    found, unit = case.symptoms.on_shutdown, case.symptoms.unit(_GUESTS)
+    found, unit = case.symptoms.on_shutdown, case.symptoms.unit("libvirt-guests")
     if found is None or found.action != "suspend":
         return
     is_default = found.path.endswith(".sh")
     if is_default and (unit is None or unit.active != "active"):
         return
-    yield case.illness(
-        "suspend",
-        "warning",
-        "likely" if is_default else "certain",
-        what=say("libvirt-guests of {} saves the running VMs when the host shuts down", case.host),
-        evidence=f"ON_SHUTDOWN=suspend in {found.path}",
-        harm="a VM with a vGPU cannot be saved, or comes back from the image with a vGPU that no longer exists",
-        mend=say(
-            "set ON_SHUTDOWN=shutdown in {} on {}",
-            "the configuration of libvirt-guests" if is_default else found.path,
-            case.host,
-        ),
-    )
+    what = say("libvirt-guests of {} saves the running VMs when the host shuts down", case.host)
+    file = "the configuration of libvirt-guests" if is_default else found.path
+    mend = say("set ON_SHUTDOWN=shutdown in {} on {}", file, case.host)
+    certainty: Certainty = "likely" if is_default else "certain"
+    yield case.ill("suspend", what, f"ON_SHUTDOWN=suspend in {found.path}", mend, certainty=certainty)
 
 
 def mdevctl(case: Case) -> Iterator[Illness]:
@@ -53,28 +43,20 @@ def mdevctl(case: Case) -> Iterator[Illness]:
     """
     for one in case.symptoms.definitions or ():
         verdict = _verdict(case, one)
-        if verdict is None:
-            continue
-        what, severity, harm = verdict
-        undefine = Command("mdevctl", "undefine", "--uuid", one.uuid, "--parent", one.parent)
-        yield case.illness(
-            "mdevctl",
-            severity,
-            what=say("the definition {} of mdevctl on {} {}", one.uuid, one.parent, what),
-            evidence=f"/etc/mdevctl.d/{one.parent}/{one.uuid}",
-            harm=harm,
-            mend=say("`{}` on {}", undefine, case.host),
-        )
+        if verdict is not None:
+            severity, why = verdict
+            what = say("the definition {} of mdevctl on {} {}", one.uuid, one.parent, why)
+            undefine = Command("mdevctl", "undefine", "--uuid", one.uuid, "--parent", one.parent)
+            mend = say("`{}` on {}", undefine, case.host)
+            yield case.ill("mdevctl", what, f"/etc/mdevctl.d/{one.parent}/{one.uuid}", mend, severity=severity)
 
 
-def _verdict(case: Case, one: MdevDefinition) -> tuple[str, Severity, str] | None:
-    """What is wrong with a definition, how bad that is, and its harm; None if it does not concern us."""
-    if case.facts.entries.of_device(Mdev(MdevUuid(one.uuid))):
-        return "has the UUID of a vGPU of ours", "critical", "mdevctl makes or removes it behind our back"
+def _verdict(case: Case, one: MdevDefinition) -> tuple[Severity, str] | None:
+    """How bad a definition is, and what is wrong with it; None if it does not concern us."""
     frameworks = {parent.pci: gpu.framework for gpu in case.facts.gpus for parent in gpu.parents}
     framework = frameworks.get(PciAddress(one.parent))
+    if case.facts.entries.of_device(Mdev(MdevUuid(one.uuid))):
+        return "critical", "has the UUID of a vGPU of ours"
     if framework == VENDOR_VFIO:
-        return "can never be made: this kernel has no mdevs there", "notice", "nothing: it is only left over"
-    if framework is not None and one.auto:
-        return "is made by itself at each boot", "warning", "it takes the place of a vGPU of ours"
-    return None
+        return "notice", "can never be made: this kernel has no mdevs there"
+    return ("warning", "is made by itself at each boot") if framework is not None and one.auto else None

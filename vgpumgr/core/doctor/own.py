@@ -5,11 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from vgpumgr.core.doctor.illness import Illness, Severity
+from vgpumgr.core.doctor.case import of_kind
 from vgpumgr.wording import Command, say
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+
+    from vgpumgr.core.doctor.illness import Illness
 
 EXTRAS: Final[dict[str, tuple[str, str]]] = {
     "ortools": ("plan", "`fit` for many GPUs proves nothing"),
@@ -41,76 +43,24 @@ class OwnMachine:
 def illnesses(own: OwnMachine) -> Iterator[Illness]:
     """What is wrong with this machine."""
     if own.inventory is not None:
-        yield _own(
-            "inventory",
-            "critical",
-            what=own.inventory,
-            evidence="the inventory",
-            harm="no command works",
-            mend=say("`{}` lists all problems", Command("vgpumgr", "inventory", "check")),
-        )
+        check = say("`{}` lists all problems", Command("vgpumgr", "inventory", "check"))
+        yield of_kind("inventory", own.inventory, "the inventory", check)
     for path, hosts in own.known_hosts.items():
-        yield _own(
-            "known-hosts",
-            "critical",
-            what=say(
-                "{} does not exist, and {} host{} to be known by it", path, hosts, " is" if hosts == 1 else "s are"
-            ),
-            evidence=path,
-            harm="their logins are refused, since no host key is known",
-            mend=say("`{}` collects keys; compare them before you trust them", Command("ssh-keyscan", "HOST")),
-        )
+        are = "host is" if hosts == 1 else "hosts are"
+        what = say("{} does not exist, and {} {} to be known by it", path, hosts, are)
+        scan = Command("ssh-keyscan", "HOST")
+        yield of_kind("known-hosts", what, path, say("`{}` collects keys; compare them before you trust them", scan))
     if own.configured and own.ssh is None:
-        yield _own(
-            "no-ssh",
-            "critical",
-            what=say("there is no program ssh, which reads the ssh_config of {} hosts", own.configured),
-            evidence="PATH",
-            harm="these hosts cannot be reached",
-            mend=say("`{}`, or the like", Command("apt", "install", "openssh-client")),
-        )
-    yield from _state(own)
-    for module, (extra, harm) in EXTRAS.items():
-        if not own.modules[module]:
-            yield _own(
-                "no-module",
-                "notice",
-                what=say("{} is not installed", module),
-                evidence="this Python",
-                harm=harm,
-                mend=say("`{}`", Command("pip", "install", f"vgpumgr[{extra}]")),
-            )
-
-
-def _state(own: OwnMachine) -> Iterator[Illness]:
+        what = say("there is no program ssh, which reads the ssh_config of {} hosts", own.configured)
+        yield of_kind("no-ssh", what, "PATH", say("`{}`, or the like", Command("apt", "install", "openssh-client")))
     if own.state_problem is not None:
-        yield _own(
-            "state-folder",
-            "critical",
-            what=say("nothing can be kept in {}: {}", own.state, own.state_problem),
-            evidence=own.state,
-            harm="no history is kept, and nothing keeps two runs of reconcile apart",
-            mend="let this user write there, or set VGPUMGR_STORE",
-        )
+        what = say("nothing can be kept in {}: {}", own.state, own.state_problem)
+        yield of_kind("state-folder", what, own.state, "let this user write there, or set VGPUMGR_STORE")
     elif own.state_open:
-        yield _own(
-            "state-folder",
-            "warning",
-            what=say("other users can write to {}", own.state),
-            evidence=own.state,
-            harm="they can change the history and the samples",
-            mend=say("`{}`", Command("chmod", "go-w", own.state)),
-        )
-
-
-def _own(kind: str, severity: Severity, *, what: str, evidence: str, harm: str, mend: str) -> Illness:
-    return Illness(
-        kind=kind,
-        severity=severity,
-        certainty="certain",
-        host=None,
-        what=what,
-        evidence=evidence,
-        harm=harm,
-        mend=mend,
-    )
+        close = say("`{}`", Command("chmod", "go-w", own.state))
+        yield of_kind("state-open", say("other users can write to {}", own.state), own.state, close)
+    for module, (extra, needs) in EXTRAS.items():
+        if not own.modules[module]:
+            what = say("{} is not installed: {}", module, needs)
+            install = Command("pip", "install", f"vgpumgr[{extra}]")
+            yield of_kind("no-module", what, "this Python", say("`{}`", install))

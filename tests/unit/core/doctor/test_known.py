@@ -7,7 +7,7 @@ from typing import get_args
 import pytest
 
 from vgpumgr.core.commands import command
-from vgpumgr.core.doctor import diagnosis, known, nagios
+from vgpumgr.core.doctor import diagnosis, kinds, known, nagios
 from vgpumgr.core.doctor.illness import SEVERITIES, Illness, Severity
 from vgpumgr.core.model.view import Finding, FindingKind
 from vgpumgr.names import HostName
@@ -22,8 +22,30 @@ def ill(severity: Severity, kind: str = "gone", host: HostName | None = HOST) ->
     )
 
 
-def test_every_kind_of_finding_has_its_row() -> None:
-    assert {*known.KINDS} == {*get_args(FindingKind)}
+# Of a plan, a change, the inventory or measurements: a host itself has none of them.
+NO_ILLNESS = {
+    *(
+        "advised",
+        "clock",
+        "declared",
+        "ending",
+        "foreign",
+        "granted",
+        "initramfs",
+        "journal",
+        "left-behind",
+        "modprobe",
+    ),
+    *("not-proven", "other-site", "scheduler", "silent", "stale", "undeclared", "unknown-vm", "unreached", "unread"),
+}
+
+
+def test_every_kind_of_finding_has_its_row_or_is_no_illness() -> None:
+    assert {*kinds.FINDINGS} == {*get_args(FindingKind)} - NO_ILLNESS
+
+
+def test_each_kind_is_one_thing() -> None:
+    assert {*kinds.FINDINGS} & {*kinds.RULES} == set()
 
 
 def test_the_command_of_a_finding_is_what_mends_it() -> None:

@@ -31,7 +31,7 @@ HEALTHY = OwnMachine(
         ({"inventory": "x.yml:3: no"}, ["inventory"]),
         ({"known_hosts": {"/root/.ssh/known_hosts": 4}}, ["known-hosts"]),
         ({"state_problem": "no permission", "state_open": True}, ["state-folder"]),
-        ({"state_open": True}, ["state-folder"]),
+        ({"state_open": True}, ["state-open"]),
         ({"modules": {**dict.fromkeys(own.EXTRAS, True), "ortools": False}}, ["no-module"]),
     ],
 )
