@@ -83,7 +83,7 @@ def test_mdevctl_definitions_are_read_and_its_scripts_are_not(host: FakeHost) ->
     assert read(host)["definitions"] == [{"parent": GPU_A, "uuid": UUID.lower(), "type": "nvidia-560", "auto": True}]
 
 
-@pytest.mark.parametrize("text", ["[", "[1]", "3", "[" * 100_000, '{"a": "' + "x" * 70_000 + '"}', "\xff"])
+@pytest.mark.parametrize("text", ["[", "[1]", "3", "[" * 100_000, '{"a": "' + "x" * 300_000 + '"}', "\xff"])
 def test_a_definition_that_is_none_leaves_all_of_them_unknown(host: FakeHost, text: str) -> None:
     host.path(DEFINITION).parent.mkdir(parents=True)
     host.path(DEFINITION).write_bytes(text.encode("latin-1"))
@@ -92,7 +92,7 @@ def test_a_definition_that_is_none_leaves_all_of_them_unknown(host: FakeHost, te
     assert "definitions" in why(found)
 
 
-def test_no_pipe_and_no_link_is_followed(host: FakeHost) -> None:
+def test_no_pipe_is_waited_for_and_no_link_leads_anywhere(host: FakeHost) -> None:
     host.path(DEFINITION).parent.mkdir(parents=True)
     os.mkfifo(host.path(DEFINITION))
     host.path("/etc/default").mkdir()

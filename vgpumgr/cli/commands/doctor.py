@@ -16,8 +16,6 @@ from vgpumgr.cli.text import output
 from vgpumgr.errors import UsageError, VgpumgrError, worst_exit
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from vgpumgr.cli.settings import Settings
     from vgpumgr.controller.results import Fleet
     from vgpumgr.core.doctor.illness import Illness
@@ -44,78 +42,52 @@ def doctor(settings: Settings, *, hosts: tuple[str, ...], own: bool) -> int:
     """
     if own and hosts:
         raise UsageError("--self and hosts cannot be combined", hint="--self is about this machine alone")
-    if settings.output != NAGIOS:
-        return _tell_own(settings) if own else _tell(settings, hosts)
+    if settings.output == NAGIOS:
+        return _plugin(settings, hosts, own=own)
+    from vgpumgr.documents import doctor as documents
+
+    fleet, found = _examine(settings, hosts, own=own)
+    where = "this machine" if fleet is None else _number(len(fleet.views))
+    document = documents.of_controller(found) if fleet is None else documents.of_hosts(fleet, found)
+    printing.print_rows(settings, DOCTOR, document, none=where and f"nothing is wrong on {where}")
+    for one in found if settings.output == "table" else ():
+        output.echo()
+        on = "" if one.host is None or one.host in one.what else f" on {one.host}"
+        output.echo(f"{one.kind}{on}: {one.what}")
+        for label, text in (("seen in", one.evidence), ("harm", one.harm), ("mend", one.mend)):
+            output.echo(f"  {label}: {text}")
+    ill = _ILL if any(one.is_wrong for one in found) else 0
+    return ill if fleet is None else worst_exit([ill, output.end(settings, fleet)])
+
+
+def _plugin(settings: Settings, hosts: tuple[str, ...], *, own: bool) -> int:
+    """Print the line of a monitoring plugin; its exit status."""
     from vgpumgr.core.doctor import nagios
 
     try:
-        if own:
-            answer = nagios.answer(_examine_own(settings), hosts=1, unread=())
-        else:
-            fleet = _examine(settings, hosts)
-            unread = [host for host, _ in fleet.errors]
-            answer = nagios.answer(_all(fleet), hosts=len(fleet.views), unread=unread)
+        fleet, found = _examine(settings, hosts, own=own)
+        unread = [host for host, _ in fleet.errors] if fleet else []
+        answer = nagios.answer(found, hosts=len(fleet.views) if fleet else 1, unread=unread)
     except VgpumgrError as error:
         answer = nagios.unknown(error.message)
     output.echo(answer.line)
     return answer.status
 
 
-def _tell(settings: Settings, hosts: tuple[str, ...]) -> int:
-    from vgpumgr.documents import doctor as documents
-
-    fleet = _examine(settings, hosts)
-    found = _all(fleet)
-    none = f"nothing is wrong on {len(fleet.views)} host{'' if len(fleet.views) == 1 else 's'}" if fleet.views else ""
-    _print(settings, documents.of_hosts(fleet, found), found, none)
-    return worst_exit([_exit(found), output.end(settings, fleet)])
-
-
-def _tell_own(settings: Settings) -> int:
-    from vgpumgr.documents import doctor as documents
-
-    found = _examine_own(settings)
-    _print(settings, documents.of_controller(found), found, "nothing is wrong on this machine")
-    return _exit(found)
-
-
-def _examine_own(settings: Settings) -> tuple[Illness, ...]:
-    from vgpumgr.controller import environment, own_machine
-
-    return own_machine.examine(lambda: environment.load_inventory(settings.inventory, settings.group))
-
-
-def _examine(settings: Settings, hosts: tuple[str, ...]) -> Fleet[tuple[Illness, ...]]:
+def _examine(
+    settings: Settings, hosts: tuple[str, ...], *, own: bool
+) -> tuple[Fleet[tuple[Illness, ...]] | None, tuple[Illness, ...]]:
+    """What was read, None with --self; and all illnesses, the worst first."""
     from vgpumgr.cli.wiring import build_context
     from vgpumgr.controller import doctor as controller
-
-    return controller.examine(build_context(settings), hosts)
-
-
-def _all(fleet: Fleet[tuple[Illness, ...]]) -> tuple[Illness, ...]:
+    from vgpumgr.controller import environment, own_machine
     from vgpumgr.core.doctor import diagnosis
 
-    return diagnosis.in_order(one for of_host in fleet.views for one in of_host)
+    if own:
+        return None, own_machine.examine(lambda: environment.load_inventory(settings.inventory, settings.group))
+    fleet = controller.examine(build_context(settings), hosts)
+    return fleet, diagnosis.in_order(one for of_host in fleet.views for one in of_host)
 
 
-def _exit(found: Sequence[Illness]) -> int:
-    return _ILL if any(one.is_wrong for one in found) else 0
-
-
-def _print(settings: Settings, document: dict[str, object], found: Sequence[Illness], none: str) -> None:
-    """The rows, and for people each illness in words."""
-    printing.print_rows(settings, DOCTOR, document, none=none)
-    for one in found if settings.output == "table" else ():
-        output.echo()
-        for line in (
-            f"{one.kind}{_where(one)}: {one.what}",
-            f"  seen in: {one.evidence}",
-            f"  harm: {one.harm}",
-            f"  mend: {one.mend}",
-        ):
-            output.echo(line)
-
-
-def _where(one: Illness) -> str:
-    """The host, unless the text names it."""
-    return "" if one.host is None or one.host in one.what else f" on {one.host}"
+def _number(hosts: int) -> str:
+    return f"{hosts} host{'' if hosts == 1 else 's'}" if hosts else ""

@@ -38,7 +38,7 @@ def read_modprobe(root: Root, unknown: Unknowns) -> Optional[List[ModprobeFact]]
                     continue  # modprobe does not read these
                 path = "{}/{}".format(FOLDER, name.decode("utf-8", "replace"))
                 try:
-                    data = _read_regular(name, folder)
+                    data = read_regular(name, folder)
                     if data is not None and (name == _OURS or _OPTIONS.search(data.replace(_JOINT, b""))):
                         files.append({"path": path, "text": decode(data)})
                 except FileNotFoundError:  # a dangling link, or just removed: modprobe skips it
@@ -57,8 +57,8 @@ def read_modprobe(root: Root, unknown: Unknowns) -> Optional[List[ModprobeFact]]
     return files
 
 
-def _read_regular(name: bytes, folder: int) -> Optional[bytes]:
-    """The file's bytes; None if it is not a regular file (a link to /dev/null masks a file)."""
+def read_regular(name: bytes, folder: Optional[int] = None) -> Optional[bytes]:
+    """The bytes; None if it is not a regular file (a link to /dev/null masks a file). Raises OSError, NotText."""
     descriptor = os.open(name, _READ, dir_fd=folder)
     try:
         return read_bounded(descriptor) if stat.S_ISREG(os.fstat(descriptor).st_mode) else None

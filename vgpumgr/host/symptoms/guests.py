@@ -5,10 +5,9 @@ It is a shell script with defaults of its own, which differ by distribution, and
 
 import os
 import re
-import stat
 from typing import Optional
 
-from ..facts.module import NotText, read_bounded
+from ..facts.module import NotText, read_regular
 from ..files import Root, Unknowns
 from ..protocol.symptoms import OnShutdownFact
 
@@ -26,19 +25,12 @@ def read_on_shutdown(root: Root, unknown: Unknowns) -> Optional[OnShutdownFact]:
     found: Optional[OnShutdownFact] = None
     for path in _FILES:
         try:
-            descriptor = os.open(root.path(path), os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+            actions = _LINE.findall(read_regular(os.fsencode(root.path(path))) or b"")
         except (FileNotFoundError, NotADirectoryError):
             continue
-        except OSError as error:
-            unknown.failed("on_shutdown", error)
-            return None
-        try:
-            actions = _LINE.findall(read_bounded(descriptor)) if stat.S_ISREG(os.fstat(descriptor).st_mode) else []
         except (OSError, NotText) as error:
             unknown.add("on_shutdown", "{}: {}".format(path, error))
             return None
-        finally:
-            os.close(descriptor)
         if actions:
             found = {"path": path, "action": actions[-1].decode("ascii")}
     return found

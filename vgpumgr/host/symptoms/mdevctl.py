@@ -1,7 +1,4 @@
-"""The definitions of mdevctl, /etc/mdevctl.d/PARENT/UUID: JSON with mdev_type and start (mdevctl(8)).
-
-Others write these files. Only regular files are opened, to a limit, and only so many of them.
-"""
+"""The definitions of mdevctl, /etc/mdevctl.d/PARENT/UUID: JSON with mdev_type and start (mdevctl(8))."""
 
 import json
 import os
@@ -9,14 +6,13 @@ import re
 import stat
 from typing import List, Optional
 
+from ..facts.module import NotText, read_regular
 from ..files import Root, Unknowns, directory
 from ..protocol.symptoms import MdevDefinitionFact
 
 _FOLDER = "/etc/mdevctl.d"
 _UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
-_MOST_FILES = 1000
-_MOST_BYTES = 64 * 1024
-_READ = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_NOFOLLOW | os.O_CLOEXEC
+_MOST = 1000
 
 
 def read_definitions(root: Root, unknown: Unknowns) -> Optional[List[MdevDefinitionFact]]:
@@ -26,38 +22,22 @@ def read_definitions(root: Root, unknown: Unknowns) -> Optional[List[MdevDefinit
         with directory(root.path(_FOLDER)) as folder:
             for parent in sorted(os.listdir(folder)):
                 if not stat.S_ISDIR(os.stat(parent, dir_fd=folder, follow_symlinks=False).st_mode):
-                    continue  # mdevctl's scripts.d has folders, too, but no file that is named by a UUID
-                with directory(parent, folder) as definitions:
-                    for name in sorted(filter(_UUID.fullmatch, os.listdir(definitions))):
-                        if len(facts) >= _MOST_FILES:
-                            unknown.add("definitions", "more than {} in {}".format(_MOST_FILES, _FOLDER))
-                            return None
-                        facts.append(_definition(parent, name, definitions))
+                    continue
+                with directory(parent, folder) as definitions:  # scripts.d is here, too, and has no UUID in it
+                    names = sorted(filter(_UUID.fullmatch, os.listdir(definitions)))[: _MOST - len(facts)]
+                    facts.extend(_definition(parent, name, definitions) for name in names)
     except FileNotFoundError:
         return facts
-    except (OSError, ValueError) as error:
+    except (OSError, NotText, ValueError) as error:
         unknown.add("definitions", "{}: {}".format(_FOLDER, error))
         return None
     return facts
 
 
 def _definition(parent: str, name: str, folder: int) -> MdevDefinitionFact:
-    descriptor = os.open(name, _READ, dir_fd=folder)
     try:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise ValueError("{}/{} is no file".format(parent, name))
-        data = os.read(descriptor, _MOST_BYTES + 1)
-    finally:
-        os.close(descriptor)
-    if len(data) > _MOST_BYTES:
-        raise ValueError("{}/{} is larger than {} KiB".format(parent, name, _MOST_BYTES // 1024))
-    try:
-        told = dict(json.loads(data.decode("utf-8")))
+        told = dict(json.loads(read_regular(os.fsencode(name), folder) or b""))
     except (RecursionError, TypeError, ValueError):
         raise ValueError("{}/{} is no definition".format(parent, name)) from None
-    return {
-        "parent": parent,
-        "uuid": name.lower(),
-        "type": str(told.get("mdev_type") or "?"),
-        "auto": told.get("start") == "auto",
-    }
+    kind, start = str(told.get("mdev_type") or "?"), told.get("start")
+    return {"parent": parent, "uuid": name.lower(), "type": kind, "auto": start == "auto"}
