@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     from vgpumgr.core.doctor.case import Case
     from vgpumgr.core.doctor.illness import Illness, Severity
+    from vgpumgr.core.model.symptoms import Unit
 
 _FABRIC: Final = "nvidia-fabricmanager"
 _MANAGER: Final = "nvidia-vgpu-mgr"
@@ -29,15 +30,20 @@ def units(case: Case) -> Iterator[Illness]:
         name, masked = unit.name, unit.file.startswith("masked")
         if name == _FABRIC and not on_fabric:
             continue
-        state = "is masked" if masked else "has failed" if unit.active == "failed" else f"is {unit.active}"
         if unit.active == "failed" or (name == _MANAGER and unit.active != "active"):
             start = Command("systemctl", *(("unmask", "--now") if masked else ("restart",)), name)
             mend = say("`{}` on {}; its journal says why it ended", start, case.host)
-            yield case.ill("unit", say("{} of {} {}", name, case.host, state), f"systemctl show {name}", mend)
+            yield case.ill("unit", say("{} of {} {}", name, case.host, _state(unit)), f"systemctl show {name}", mend)
         elif masked or unit.file == "disabled":
             what = say("{} of {} is {}: it does not start at the next boot", name, case.host, unit.file)
             mend = say("`{}` on {}", Command("systemctl", "unmask" if masked else "enable", name), case.host)
             yield case.ill("unit-off", what, f"systemctl show {name}", mend)
+
+
+def _state(unit: Unit) -> str:
+    if unit.file.startswith("masked"):
+        return "is masked"
+    return "has failed" if unit.active == "failed" else f"is {unit.active}"
 
 
 def installation(case: Case) -> Iterator[Illness]:
