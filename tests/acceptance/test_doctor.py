@@ -277,6 +277,11 @@ PLANTS: dict[str, Plant] = {
         command=f"{SRIOV_MANAGE} -e {GPU}",
     ),
     "versions": Plant(plant=lambda ward: ward.write("kvm01", "/usr/lib64/libnvidia-ml.so.999.12"), says="999.12"),
+    "logged": Plant(
+        plant=lambda ward: ward.write("kvm01", "/dev/kmsg", "4,1,2,-;NVRM: Xid (PCI:0000:41:00): 95, pid=1\n"),
+        severity="warning",
+        says="cannot be corrected",
+    ),
     "no-vgpu-module": Plant(
         plant=lambda ward: ward.fault("kvm02", "no-vgpu-module"), host="kvm02", command="modprobe nvidia_vgpu_vfio"
     ),

@@ -60,6 +60,7 @@ def test_a_bare_host_has_no_symptoms(host: FakeHost) -> None:
         "clients": [],
         "definitions": [],
         "on_shutdown": None,
+        "log": [],
         "unknown": [],
     }
 
@@ -138,3 +139,9 @@ def test_only_units_that_are_there_count() -> None:
         {"name": "nvidia-vgpud", "active": "failed", "file": "enabled"},
         {"name": "nvidia-vgpu-mgr", "active": "inactive", "file": "masked=x"},
     ]
+
+
+def test_what_the_driver_has_logged_since_the_boot(host: FakeHost) -> None:
+    assert read(host)["log"] == []
+    host.put("/dev/kmsg", "4,1,2,-;NVRM: Xid (PCI:0000:41:00): 79\n6,2,3,-;usb 1-1: new device\n")
+    assert read(host)["log"] == ["kernel: NVRM: Xid (PCI:0000:41:00): 79"]

@@ -30,6 +30,7 @@ RULES: Final[tuple[Callable[[Case], Iterator[Illness]], ...]] = (
     driver.without_functions,
     driver.versions,
     driver.plugin,
+    driver.logged,
     firmware.iommu,
     firmware.sriov,
     services.units,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from vgpumgr.core.driver import log_lines
 from vgpumgr.wording import Command, Own, joined, say
 
 if TYPE_CHECKING:
@@ -114,3 +115,13 @@ def plugin(case: Case) -> Iterator[Illness]:
         what = say("nvidia is loaded on {}, {} is not, and {} offer no vGPUs", case.host, _PLUGIN, ", ".join(without))
         mend = say("`{}` on {}; if it fails, its dmesg says why", Command("modprobe", _PLUGIN), case.host)
         yield case.ill("no-vgpu-module", what, f"/sys/module/{_PLUGIN} does not exist", mend)
+
+
+def logged(case: Case) -> Iterator[Illness]:
+    """What the driver has logged since the boot whose cause lasts: the newest line of each meaning.
+
+    It may be mended by now, so it is only likely. A VM has a say in these lines.
+    """
+    for meaning, line in {found: line for line in case.symptoms.log if (found := log_lines.lasting(line))}.items():
+        what = say("the driver of {} has logged since the boot: {}", case.host, meaning)
+        yield case.ill("logged", what, line, say("see the lines around it on {}: dmesg, journalctl", case.host))

@@ -70,7 +70,8 @@ class OnShutdown:
 class Symptoms:
     """`library`: NVML's version on disk; None: unknown. `host_driver`: whether the vGPU host driver is installed.
 
-    `units`: empty without systemd. The functions' order is that of their addresses.
+    `units`: empty without systemd. The functions' order is that of their addresses. `log`: the driver's newest
+    different lines of this boot.
     """
 
     functions: tuple[Function, ...] = ()
@@ -81,6 +82,7 @@ class Symptoms:
     clients: tuple[Client, ...] | None = ()
     definitions: tuple[MdevDefinition, ...] | None = ()
     on_shutdown: OnShutdown | None = None
+    log: tuple[str, ...] = ()
     unknown: tuple[Unknown, ...] = ()
 
     @property

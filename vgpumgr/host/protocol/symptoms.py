@@ -62,7 +62,8 @@ class Symptoms(TypedDict):
     """Read afresh, without the host's lock. Null: it could not be read, and `unknown` says why.
 
     `library`: the version of NVML's library on disk, null if its name has none. `host_driver`: whether the driver's
-    sriov-manage is installed. `units` is empty on a host without systemd.
+    sriov-manage is installed. `units` is empty on a host without systemd. `log`: the driver's newest different lines
+    of this boot, the kernel's first; empty if nobody may read them.
     """
 
     functions: List[FunctionFact]
@@ -73,4 +74,5 @@ class Symptoms(TypedDict):
     clients: Optional[List[ClientFact]]
     definitions: Optional[List[MdevDefinitionFact]]
     on_shutdown: Optional[OnShutdownFact]
+    log: List[str]
     unknown: List[UnknownFact]

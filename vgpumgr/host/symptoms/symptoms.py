@@ -4,6 +4,7 @@ import os
 import re
 from typing import List, Optional
 
+from ..facts.driver_log import of_this_boot
 from ..facts.gpu import SRIOV_MANAGE
 from ..facts.pci import CLASSES, DEVICES, VENDOR
 from ..files import Root, Unknowns, directory, link_name, names_in, optional_names, read
@@ -29,6 +30,7 @@ def read_symptoms(root: Root) -> Symptoms:
         "clients": read_clients(root, unknown),
         "definitions": read_definitions(root, unknown),
         "on_shutdown": read_on_shutdown(root, unknown),
+        "log": of_this_boot(root),
         "unknown": unknown.rows,
     }
 

@@ -13,6 +13,7 @@ from vgpumgr.host.protocol.symptoms import (
     Symptoms,
     UnitFact,
 )
+from vgpumgr.link.host_text import clean
 from vgpumgr.link.values.by_name import declare
 
 declare(UnknownFact, snapshot.Unknown)
@@ -22,4 +23,4 @@ declare(UnitFact, symptoms.Unit)
 declare(ClientFact, symptoms.Client)
 declare(MdevDefinitionFact, symptoms.MdevDefinition)
 declare(OnShutdownFact, symptoms.OnShutdown)
-parse = declare(Symptoms, symptoms.Symptoms)
+parse = declare(Symptoms, symptoms.Symptoms, log=lambda row: tuple(map(clean, row["log"])))

@@ -176,3 +176,13 @@ def test_no_captured_host_is_ill(capture: Capture, tmp_path: Path) -> None:
         domains=(),
     )
     assert [illness for rule in diagnosis.RULES for illness in rule(one)] == []
+
+
+def test_of_the_drivers_log_the_newest_line_of_each_lasting_meaning_is_told() -> None:
+    """Not why one step was refused, nor a line that nobody knows."""
+    xid = "kernel: NVRM: Xid (PCI:0000:41:00): 79, pid={}, GPU has fallen off the bus."
+    refused = "kernel: NVRM: Failed to add vgpu create request: 0x56"
+    log = (xid.format(1), refused, xid.format(2), "kernel: NVRM: loading NVIDIA UNIX")
+    (found,) = driver.logged(case(replace(HEALTHY, log=log)))
+    assert (found.kind, found.evidence, found.certainty) == ("logged", xid.format(2), "likely")
+    assert "fallen off the bus" in found.what
