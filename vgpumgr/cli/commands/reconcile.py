@@ -157,6 +157,7 @@ def reconcile(
     kept_plan = plan_files.read(plan_file)
     if kept_plan is not None and pattern:
         raise errors.UsageError("--plan and hosts cannot be combined", hint="the plan already names its hosts")
+    start = start or (kept_plan is not None and any(step["verb"] == "start_vm" for step in kept_plan.steps))
     options = _options(
         kept_plan.hosts if kept_plan else pattern, deadline, confirm_destroys, strict=strict, start=start
     )

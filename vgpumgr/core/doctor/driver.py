@@ -118,10 +118,11 @@ def plugin(case: Case) -> Iterator[Illness]:
 
 
 def logged(case: Case) -> Iterator[Illness]:
-    """What the driver has logged since the boot whose cause lasts: the newest line of each meaning.
+    """Lines that the driver has logged since the boot, and whose cause lasts: the newest one of each meaning.
 
-    It may be mended by now, so it is only likely. A VM has a say in these lines.
+    The cause may be mended by now, so each is only likely. VMs can put text into these lines.
     """
     for meaning, line in {found: line for line in case.symptoms.log if (found := log_lines.lasting(line))}.items():
         what = say("the driver of {} has logged since the boot: {}", case.host, meaning)
-        yield case.ill("logged", what, line, say("see the lines around it on {}: dmesg, journalctl", case.host))
+        mend = say("read the lines around it on {} (dmesg, journalctl); it is reported until the next boot", case.host)
+        yield case.ill("logged", what, line, mend)

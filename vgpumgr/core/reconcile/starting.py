@@ -38,7 +38,7 @@ def plan_start(view: HostView, task: StartVm) -> PlannedTask:
     domain = view.domain(task.uuid)
     if domain is None or not findings.could_not_start(view, domain):
         return PlannedTask(task=task)
-    for claim in tasks.own_claims(view, domain):
+    for claim in domain.claims.claims if domain.claims is not None else ():
         if not _is_whole(view, domain, claim):
             raise errors.RefusedPlan(
                 say("{} is not started: its vGPU of slot {} is not as its claim says", domain.name, claim.slot),
@@ -49,4 +49,7 @@ def plan_start(view: HostView, task: StartVm) -> PlannedTask:
 
 
 def _is_whole(view: HostView, domain: Domain, claim: Claim) -> bool:
-    return claim.state == claims.BOUND and findings.to_mend(view, domain, claim) == ()
+    """Whether the VM would start with the vGPU of the claim. False if nobody can tell, or if a saved image lacks it."""
+    if claim not in tasks.own_claims(view, domain) or claim.state != claims.BOUND:
+        return False
+    return findings.to_mend(view, domain, claim) == () and not findings.lacks_in_image(view, domain, claim)

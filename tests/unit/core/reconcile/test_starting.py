@@ -10,6 +10,7 @@ from tests.unit.core.declarations import declares
 from tests.unit.core.reconcile.host_plans import RUN
 from vgpumgr import errors
 from vgpumgr.core import simulate
+from vgpumgr.core.model.domain_xml import SavedStates
 from vgpumgr.core.reconcile import host_plan, starting
 from vgpumgr.core.report import findings
 
@@ -49,6 +50,16 @@ def test_a_vm_is_not_started_while_its_vgpu_is_not_as_its_claim_says() -> None:
     (refused,) = [one.refused for one in found.tasks if one.task.subject == "vm01"]
     assert isinstance(refused, errors.RefusedPlan)
     assert "vm01 is not started" in refused.message
+
+
+def test_nothing_is_started_whose_vgpu_cannot_be_compared_or_whose_image_lacks_it() -> None:
+    """The host's machine id is unknown; a claim is another host's; the VM would resume without its vGPU."""
+    view = failed(builders.attached(builders.host()))
+    elsewhere = builders.change_claim(view, lambda claim: replace(claim, binding=replace(claim.binding, host="other")))
+    saved = {builders.vm_uuid("vm01"): SavedStates(image=())}
+    assert "start_vm" in verbs(plan(view))
+    for other in (replace(view, snapshot=replace(view.snapshot, machine=None)), elsewhere, replace(view, saved=saved)):
+        assert "start_vm" not in verbs(plan(other))
 
 
 def test_what_a_person_shut_down_runs_already_or_has_no_vgpu_of_ours_is_not_started() -> None:

@@ -43,3 +43,10 @@ def test_an_impossible_number_becomes_unknown(tmp_path: Path) -> None:
 def test_another_shape_is_refused() -> None:
     with pytest.raises(wire.WireError):
         wire.read({"functions": 3, "unknown": []}, symptoms.Symptoms, "symptoms")
+
+
+def test_the_name_of_a_process_can_do_no_harm(tmp_path: Path) -> None:
+    facts = {**read_symptoms(Root(FakeHost.build(tmp_path, VENDOR).root))}
+    facts["clients"] = [{"path": "/dev/nvidia0", "pid": 7, "command": "\x1b[2Jx\n"}]
+    found = symptom_facts.parse(wire.read(facts, symptoms.Symptoms, "symptoms"))
+    assert [one.command for one in found.clients or ()] == ["?[2Jx"]
