@@ -25,11 +25,11 @@ _ILL = 5
 
 @click.command()
 @choosing.hosts()
-@click.option("--self", "own", is_flag=True, help="What this machine lacks. No host is contacted.")
+@click.option("--self", "own", is_flag=True, help="Say what this machine lacks instead. No host is contacted.")
 @rows.options(DOCTOR)
 @functools.partial(common_options, formats=(*FORMATS, NAGIOS))
 def doctor(settings: Settings, *, hosts: tuple[str, ...], own: bool) -> int:
-    """What is wrong on the hosts: what shows it, what it leads to, and what mends it. Read-only; exit 5 if anything is.
+    """Say what is wrong on the hosts, what shows it, what it leads to, and what mends it. Exit 5 if anything is wrong.
 
     \b
       vgpumgr doctor
@@ -37,8 +37,8 @@ def doctor(settings: Settings, *, hosts: tuple[str, ...], own: bool) -> int:
       vgpumgr doctor --self
       vgpumgr doctor -o nagios
 
-    With -o nagios it is a monitoring plugin: one line with perfdata, exit 0, 1, 2 or 3. `vgpumgr docs doctor` has the
-    list of illnesses.
+    It only reads. With -o nagios it is a monitoring plugin: one line with perfdata, exit 0, 1, 2 or 3. `vgpumgr docs
+    doctor` has the list of illnesses.
     """
     if own and hosts:
         raise UsageError("--self and hosts cannot be combined", hint="--self is about this machine alone")

@@ -53,7 +53,7 @@ _STRICT = click.option(
 _START = click.option(
     "--start",
     is_flag=True,
-    help="Also start the VMs with vGPUs of ours that are to start with their host (virsh autostart), and whose last start failed.",
+    help="Also start the VMs with autostart and a vGPU of ours whose last start failed.",
 )
 
 _RECORD = click.option(
