@@ -1,15 +1,16 @@
-"""Requests in, answers out, one JSON line each. The server knows nothing about pipes, so tests can call it directly."""
+"""Requests in, answers out, one JSON line each. The server knows nothing about pipes, so tests can call it directly.
+
+Most sessions only look. So what carries steps out, installs, purges or samples is imported where it is asked for: with
+it, a session's imports take almost twice as long.
+"""
 
 import json
 import os
 import time
-from typing import Any, Callable, Collection, Dict, List, Optional, Union
+from typing import TYPE_CHECKING, Any, Callable, Collection, Dict, List, Optional, Union
 
-from . import installation, purging
-from .dispatcher import FOLDER
 from .facts.facts import observe
 from .facts.nvml import load_binding
-from .facts.sample import sample
 from .fields import Check, check_fields, is_count, is_text, reader, refuse, type_check
 from .files import Root, why
 from .ledger.ledger import find_unwritable
@@ -19,9 +20,11 @@ from .libvirt.service import Libvirt
 from .protocol.libvirt import LibvirtQuery
 from .protocol.session import INTERNAL, MAX_LINE_BYTES, NOT_LOCKED, NOT_ROOT, UNWRITABLE
 from .refusal import PeerGone, Refusal, errno_name
-from .steps.executor import Executor, at_nothing
-from .steps.guard import RemovalGuard
 from .timing import of_host
+
+if TYPE_CHECKING:
+    from .steps.executor import Executor
+    from .steps.guard import RemovalGuard
 
 _LONGEST_WAIT_S = 24 * 3600.0
 
@@ -43,16 +46,16 @@ class Server:
         sleep: Callable[[float], None] = time.sleep,
         gone: Callable[[float], bool] = pause,
         write: Callable[[str, bytes], None] = write_file,
-        at: Callable[[str], None] = at_nothing,
-        guard: Optional[RemovalGuard] = None,
+        at: "Callable[[str], None]" = lambda _point: None,
+        guard: "Optional[RemovalGuard]" = None,
     ) -> None:
         self._root = Root(root)
         self._nvml = nvml
         self._libvirt = libvirt or Libvirt()
         self._sleep = sleep
         self._lock = HostLock(self._root, clock=clock, gone=gone)
-        timing = of_host(self._root)
-        self._executor = Executor(self._root, nvml, self._libvirt, write=write, at=at, timing=timing, guard=guard)
+        self._executing: "Optional[Executor]" = None
+        self._write, self._at, self._guard = write, at, guard
         self._verbs: Dict[str, Callable[[Dict[str, Any]], Any]] = {
             "observe": self._observe,
             "sample": self._sample,
@@ -61,12 +64,12 @@ class Server:
             "ping": lambda _request: {},
             "unlock": self._unlock,
             "libvirt": self._read_libvirt,
-            "installed": lambda _request: {"installation": installation.look(self._root)},
+            "installed": lambda _request: {"installation": _installation().look(self._root)},
             "install": lambda request: {
-                "installation": self._installing(lambda: installation.install(self._root, request))
+                "installation": self._installing(lambda: _installation().install(self._root, request))
             },
             "uninstall": lambda _request: {
-                "installation": self._installing(lambda: installation.uninstall(self._root))
+                "installation": self._installing(lambda: _installation().uninstall(self._root))
             },
             "purge": self._purge,
             "symptoms": lambda _request: self._symptoms(),
@@ -123,6 +126,8 @@ class Server:
         return {**facts, "libvirt": None if finish is None else finish()}
 
     def _sample(self, request: Dict[str, Any]) -> Any:
+        from .facts.sample import sample
+
         since = _field(request, "since", _is_since, "microseconds by GPU")
         with self._lock.reading(_seconds(request, "wait_s")):
             return sample(self._root, self._nvml, since, pause=self._sleep)
@@ -136,6 +141,22 @@ class Server:
         self._must_be_locked()
         return self._executor.execute(request.get("step"), _seconds(request, "deadline_s"))
 
+    @property
+    def _executor(self) -> "Executor":
+        if self._executing is None:
+            from .steps.executor import Executor
+
+            self._executing = Executor(
+                self._root,
+                self._nvml,
+                self._libvirt,
+                write=self._write,
+                at=self._at,
+                timing=of_host(self._root),
+                guard=self._guard,
+            )
+        return self._executing
+
     def _unlock(self, request: Dict[str, Any]) -> Any:
         gpus, query = _field(request, "gpu_uuids", *type_check(List[str])), _query(request)
         self._must_be_locked()
@@ -145,6 +166,8 @@ class Server:
             self._lock.give_back()
 
     def _purge(self, request: Dict[str, Any]) -> Any:
+        from . import purging
+
         if _field(request, "check", *type_check(bool)):
             return purging.look(self._root)
         self._must_be_locked()
@@ -156,6 +179,8 @@ class Server:
         return read_symptoms(self._root)
 
     def _installing(self, change: Callable[[], Any]) -> Any:
+        from .dispatcher import FOLDER
+
         try:
             return change()
         except OSError as error:
@@ -165,6 +190,12 @@ class Server:
     def _must_be_locked(self) -> None:
         if not self.locked:
             raise Refusal(NOT_LOCKED, "the host's lock is not held; ask `lock` first")
+
+
+def _installation() -> Any:
+    from . import installation
+
+    return installation
 
 
 def _parse(line: bytes) -> Dict[str, Any]:

@@ -1,12 +1,13 @@
 """The host's libvirt, as the rest of this program uses it."""
 
-from typing import Callable, Optional
+from typing import TYPE_CHECKING, Callable, Optional
 
 from ..protocol.libvirt import LibvirtFact, LibvirtQuery
-from ..protocol.steps import DefinitionStep
 from .client import Client
-from .definitions import change
 from .domains import begin_reading
+
+if TYPE_CHECKING:
+    from ..protocol.steps import DefinitionStep
 
 
 class Libvirt:
@@ -19,6 +20,8 @@ class Libvirt:
         """Start to read what `query` asks for. Returns a function that waits for the answer."""
         return begin_reading(self._client, query)
 
-    def change(self, step: DefinitionStep, wait_s: float) -> None:
+    def change(self, step: "DefinitionStep", wait_s: float) -> None:
         """Change a domain's definition. Raises Refusal(LibvirtRefused)."""
+        from .definitions import change  # a session that only looks does without it
+
         change(self._client, step, wait_s)
