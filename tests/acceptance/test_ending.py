@@ -1,7 +1,7 @@
 """Detach, replace and scheduler set within the seconds after a VM's stop: waited for, and nothing is lost to the driver.
 
-Of every command and every way to end, each framework has its share; with VGPUMGR_DOSE=full each command twenty-four
-times for each framework, on a host for each of them and each way to end.
+Each framework has one command and one way to end, by turns, and every command has one framework; with VGPUMGR_DOSE=full each
+command twenty-four times for each framework, on a host for each of them and each way to end.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from tests.acceptance.altered import unguarded
 from tests.acceptance.command import vgpumgr
 from tests.dose import FULL, dose
 from tests.lab_fixtures import FRAMEWORKS
+from tests.turn import in_turn, turn
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -40,7 +41,7 @@ HOSTS = (
     else dict(zip(("kvm01", "kvm02", "kvm03"), KINDS, strict=True))
 )
 VMS = {host: f"vm-{host}" if FULL else f"{letter}1" for host, letter in zip(HOSTS, "pfv" * len(HOSTS), strict=False)}
-MDEV_HOSTS = ("kvm10", "kvm20") if FULL else ("kvm01", "kvm02")
+MDEV_HOSTS = ("kvm10", "kvm20") if FULL else in_turn(("kvm01", "kvm02"))
 
 
 @pytest.fixture(scope="module")
@@ -84,6 +85,12 @@ def clean(lab: Lab, host: str) -> None:
     vgpumgr(lab, "detach", VMS[host], "--on", host, "--all", "--yes")
 
 
+def operations_of(host: str) -> tuple[str, ...]:
+    """All of them, or (one host for a framework) another one for each."""
+    at = turn(len(OPERATIONS)) + int(host.removeprefix("kvm"))
+    return OPERATIONS if FULL else (OPERATIONS[at % len(OPERATIONS)],)
+
+
 def endings_of(host: str, operation: str) -> tuple[str, ...]:
     """What is left of the host's VM: its own way to end, or (one host for a framework) another one for each command."""
     number = int(host.removeprefix("kvm"))
@@ -94,7 +101,7 @@ def go_through(lab: Lab, host: str) -> list[str]:
     """This host's share of commands and endings; what went wrong."""
     wrong: list[str] = []
     for number in range(dose(1, 4)):
-        for operation in OPERATIONS:
+        for operation in operations_of(host):
             faults = endings_of(host, operation)
             stopped(lab, host, faults)
             since = lab.revisions()[host]

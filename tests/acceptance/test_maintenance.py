@@ -68,7 +68,7 @@ def test_a_cordon_is_kept_by_the_host_and_nothing_new_is_made_there(near_host: N
 @pytest.mark.lab
 def test_a_function_in_quarantine_gets_nothing_new_and_what_it_has_stays(frameworks_wiped: Lab) -> None:
     lab, host = frameworks_wiped, "kvm03"
-    vgpumgr(lab, "attach", "v1", "--profile", "4Q")
+    vgpumgr(lab, "attach", "v1", "--on", host, "--profile", "4Q")
     (row,) = vgpus(lab, host)
     done = vgpumgr(lab, "cordon", host, "--vf", row["vf"], "--reason", "its VMs fail")
     assert done.out.splitlines()[:2] == [f"virtual function {row['vf']} of {host}", "  + cordon  its VMs fail"]
@@ -76,11 +76,11 @@ def test_a_function_in_quarantine_gets_nothing_new_and_what_it_has_stays(framewo
     vgpumgr(lab, "reconcile", "--limit", host, "--yes")
     assert [one["vf"] for one in vgpus(lab, host)] == [row["vf"]]
 
-    vgpumgr(lab, "detach", "v1", "--yes")
+    vgpumgr(lab, "detach", "v1", "--on", host, "--yes")
     for _ in range(2):
-        vgpumgr(lab, "attach", "v1", "v2", "--profile", "4Q", "--gpu-id", row["gpu"])
+        vgpumgr(lab, "attach", "v1", "v2", "--on", host, "--profile", "4Q", "--gpu-id", row["gpu"])
         assert row["vf"] not in [one["vf"] for one in vgpus(lab, host)]
-        vgpumgr(lab, "detach", "v1", "v2", "--yes")
+        vgpumgr(lab, "detach", "v1", "v2", "--on", host, "--yes")
     (found,) = vgpumgr(lab, "list", host, "-o", "json").document["findings"]
     assert (found["kind"], row["vf"] in found["text"]) == ("cordoned", True)
     drain = vgpumgr(lab, "drain", host, "--vf", row["vf"], code=2)

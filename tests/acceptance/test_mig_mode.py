@@ -89,7 +89,7 @@ def test_a_reset_is_made_only_where_the_board_needs_one_and_it_is_allowed(lab: L
 @pytest.mark.parametrize("host", ["kvm01"])
 def test_what_asked_for_memory_comes_back_in_either_mode_and_a_running_vm_is_never_touched(lab: Lab, host: str) -> None:
     first, second = f"{HOSTS[host]}1", f"{HOSTS[host]}2"
-    vgpumgr(lab, "attach", first, second, "--gpu-memory", "8G")
+    vgpumgr(lab, "attach", first, second, "--on", host, "--gpu-memory", "8G")
     time_sliced = types(lab, host)
     lab.control(host, "hold", vm=first)
     assert set_mode(lab, host, "mig", code=5).error["error"] == "InUse"
@@ -103,7 +103,7 @@ def test_what_asked_for_memory_comes_back_in_either_mode_and_a_running_vm_is_nev
     set_mode(lab, host, "equal-size")
     assert types(lab, host) == time_sliced
     assert entered(lab, host) == []
-    vgpumgr(lab, "detach", first, second, "--yes")
+    vgpumgr(lab, "detach", first, second, "--on", host, "--yes")
 
 
 @pytest.mark.parametrize("host", in_turn(HOSTS))
@@ -123,7 +123,7 @@ def test_a_declared_layout_is_kept_over_a_reboot_together_with_the_vgpus_in_it(
     assert mode(lab, host) == "mig"
     assert instances(lab, host) == sorted([half, seventh])
     vm = f"{HOSTS[host]}1"
-    vgpumgr(lab, "attach", vm, "--mig-profile", half)
+    vgpumgr(lab, "attach", vm, "--on", host, "--mig-profile", half)
     assert instances(lab, host) == sorted([half, seventh])
     before = types(lab, host)
     lab.control(host, "reboot")
@@ -134,5 +134,5 @@ def test_a_declared_layout_is_kept_over_a_reboot_together_with_the_vgpus_in_it(
     assert instances(lab, host) == sorted([half, seventh])
     assert len(entered(lab, host)) == 2
     assert reconcile(lab, inventory, host).document["changed"] is False
-    vgpumgr(lab, "detach", vm, "--yes")
+    vgpumgr(lab, "detach", vm, "--on", host, "--yes")
     set_mode(lab, host, "equal-size")

@@ -20,11 +20,11 @@ HOSTS = {"kvm01": "p1", "kvm03": "v1"}
 
 def params(lab: Lab, host: str, vm: str) -> set[str]:
     """What the driver has for the VM's one vGPU."""
-    return set(lab.must(host, "cat", _file(lab, vm)).strip().split(",")) - {""}
+    return set(lab.must(host, "cat", _file(lab, host, vm)).strip().split(",")) - {""}
 
 
-def _file(lab: Lab, vm: str) -> str:
-    (row,) = (row for row in vgpus(lab) if row["vm"] == vm)
+def _file(lab: Lab, host: str, vm: str) -> str:
+    (row,) = (row for row in vgpus(lab, host) if row["vm"] == vm)
     place = f"mdev/devices/{row['uuid']}" if row["uuid"] else f"pci/devices/{row['vf']}"
     return f"/sys/bus/{place}/nvidia/vgpu_params"
 
@@ -32,7 +32,7 @@ def _file(lab: Lab, vm: str) -> str:
 @pytest.mark.parametrize("host", in_turn(HOSTS))
 def test_they_are_asked_for_once_and_whatever_moves_the_vgpu_keeps_them(frameworks_wiped: Lab, host: str) -> None:
     vm = HOSTS[host]
-    ask = ("attach", vm, "--profile", "4Q", "--param", "enable_uvm=1")
+    ask = ("attach", vm, "--on", host, "--profile", "4Q", "--param", "enable_uvm=1")
     lab = frameworks_wiped
     done = vgpumgr(lab, *ask)
     assert "requested --profile 4Q --param enable_uvm=1" in done.out
@@ -42,19 +42,19 @@ def test_they_are_asked_for_once_and_whatever_moves_the_vgpu_keeps_them(framewor
     assert lab.writes(host, since=before) == []
 
     by_hand = {"enable_uvm=1", "disable_vnc=1"}
-    lab.must(host, f"echo disable_vnc=1,enable_uvm=1 >{_file(lab, vm)}")
+    lab.must(host, f"echo disable_vnc=1,enable_uvm=1 >{_file(lab, host, vm)}")
     (row,) = vgpus(lab, host)
     vgpumgr(lab, "drain", host, "--gpu-id", row["gpu"], "--reason", "fan", "--yes")
     assert vgpus(lab, host)[0]["gpu"] != row["gpu"]
     assert params(lab, host, vm) == by_hand
     vgpumgr(lab, "uncordon", host, "--gpu-id", row["gpu"])
-    vgpumgr(lab, "attach", vm, "--profile", "8Q", "--param", "enable_uvm=1", "--replace", "--yes")
+    vgpumgr(lab, "attach", vm, "--on", host, "--profile", "8Q", "--param", "enable_uvm=1", "--replace", "--yes")
     assert params(lab, host, vm) == by_hand
     lab.control(host, "reboot")
     vgpumgr(lab, "reconcile", "--limit", host, "--yes")
     assert params(lab, host, vm) == by_hand
 
-    off = ("attach", vm, "--profile", "8Q", "--param", "enable_uvm=0")
+    off = ("attach", vm, "--on", host, "--profile", "8Q", "--param", "enable_uvm=0")
     assert f"{vm} slot vgpu0 has" in vgpumgr(lab, *off, code=5).err
     vgpumgr(lab, *off, "--replace", "--yes")
     assert params(lab, host, vm) == {"enable_uvm=0", "disable_vnc=1"}

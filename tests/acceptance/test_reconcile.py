@@ -32,9 +32,9 @@ def spec(tmp_path_factory: pytest.TempPathFactory) -> str:
     return fewer_vfs("mixed-fleet", tmp_path_factory.mktemp("spec"))
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def fleet(lab_factory: LabFactory, spec: str) -> Iterator[Lab]:
-    """mixed-fleet, served once; each test leaves it as it likes."""
+    """mixed-fleet, served once; whatever a test does there, it leaves the same vGPUs."""
     with lab_factory.lend(spec, wiped=True, own="it declares VMs, and has a foreign vGPU") as lab:
         vgpumgr(lab, "reconcile", "-o", "json")
         yield lab
@@ -49,9 +49,9 @@ def causes(ran: Ran) -> dict[str, str]:
     return {row["vm"]: row["cause"] for row in ran.document["drift"]}
 
 
-def ours(lab: Runs) -> dict[str, tuple[str, str, str]]:
+def ours(lab: Runs, *hosts: str) -> dict[str, tuple[str, str, str]]:
     """VM → (host, GPU, device) of every vGPU of ours."""
-    return places(vgpus(lab))
+    return places(vgpus(lab, *hosts))
 
 
 def places(rows: list[dict[str, Any]]) -> dict[str, tuple[str, str, str]]:
@@ -108,42 +108,46 @@ def test_what_a_hand_and_a_reboot_took_comes_back_as_the_same_devices_and_the_fo
 def test_a_vm_taken_out_of_the_inventory_loses_its_vgpu_after_the_question_and_one_attached_by_hand_stays(
     fleet: Lab, tmp_path: Path
 ) -> None:
+    host, by_hand = "kvm03", "vm36"
     inventory = tmp_path / "inventory"
     shutil.copytree(fleet.layout.inventory, inventory)
-    (inventory / "host_vars/kvm03.yml").unlink()
-    vgpumgr(fleet, "attach", "vm05", "--profile", "4Q", "--on", "kvm01")
-    had = ours(fleet)
-    asked = reconcile(fleet, "-i", str(inventory), "--confirm-destroys", "1", code=2)
+    (inventory / f"host_vars/{host}.yml").unlink()
+    without = (host, "-i", str(inventory))
+    vgpumgr(fleet, "attach", by_hand, "--profile", "4Q", "--on", host)
+    had = ours(fleet, host)
+    asked = reconcile(fleet, *without, "--confirm-destroys", "1", code=2)
     assert "no longer in the inventory" in asked.out
     assert "--yes" in asked.err
-    refused = reconcile(fleet, "-i", str(inventory), "--yes", "--quiet", code=5)
-    assert "all that the inventory declared on kvm03" in refused.err
-    assert ours(fleet) == had
-    confirmed = ("reconcile", "-i", str(inventory), "--confirm-destroys", "1")
+    refused = reconcile(fleet, *without, "--yes", "--quiet", code=5)
+    assert f"all that the inventory declared on {host}" in refused.err
+    assert ours(fleet, host) == had
+    confirmed = ("reconcile", *without, "--confirm-destroys", "1")
     no = terminal.watch(fleet, *confirmed, typed="n\n")
-    assert (no.code, ours(fleet)) == (1, had)
+    assert (no.code, ours(fleet, host)) == (1, had)
     assert "0 to create, 1 to destroy: continue? [y/N]" in no.raw
     yes = terminal.watch(fleet, *confirmed, typed="y\n")
     assert yes.code == 0, yes.raw
-    assert ours(fleet) == {vm: place for vm, place in had.items() if vm != "vm32"}
-    assert domains.hostdevs(domains.dump(fleet, "kvm03", "vm32")) == {}
-    reconcile(fleet)
-    assert ours(fleet) == had
+    assert ours(fleet, host) == {vm: place for vm, place in had.items() if vm != "vm32"}
+    assert domains.hostdevs(domains.dump(fleet, host, "vm32")) == {}
+    reconcile(fleet, host)
+    assert ours(fleet, host) == had
+    vgpumgr(fleet, "detach", by_hand, "--on", host, "--yes")
 
 
-def test_a_clone_a_redefined_vm_and_a_reverted_snapshot_are_findings_and_nothing_is_destroyed(fleet: Lab) -> None:
-    vgpumgr(fleet, "attach", "vm11", "vm12", "vm13", "--profile", "4Q", "--on", "kvm01")
-    original = domains.dump(fleet, "kvm01", "vm11")
+def test_a_clone_a_redefined_vm_and_a_reverted_snapshot_are_findings_and_nothing_is_destroyed(one_wiped: Lab) -> None:
+    lab, host = one_wiped, "kvm01"
+    vgpumgr(lab, "attach", "vm11", "vm12", "vm13", "--profile", "4Q")
+    original = domains.dump(lab, host, "vm11")
     clone = re.sub(r"\s*<uuid>.*?</uuid>", "", original).replace("<name>vm11</name>", "<name>clone11</name>")
-    domains.define(fleet, "kvm01", clone)
-    domains.define(fleet, "kvm01", domains.without_ours(domains.dump(fleet, "kvm01", "vm12")))
-    revert(fleet, "vm13")
-    before = truth.hardware(fleet, "kvm01")
-    ran = reconcile(fleet, "--yes", "-o", "json")
+    domains.define(lab, host, clone)
+    domains.define(lab, host, domains.without_ours(domains.dump(lab, host, "vm12")))
+    revert(lab, "vm13")
+    before = truth.hardware(lab, host)
+    ran = reconcile(lab, "--yes", "-o", "json")
     assert kinds(ran) == {"clone11": "copied", "vm11": "shared", "vm12": "lost", "vm13": "reverted"}
     assert not ran.document["changed"]
-    assert truth.hardware(fleet, "kvm01") == before
-    told = reconcile(fleet, "--yes", "--quiet").err
+    assert truth.hardware(lab, host) == before
+    told = reconcile(lab, "--yes", "--quiet").err
     assert "vgpumgr detach clone11" in told
     assert "vgpumgr attach vm13 --profile 4Q" in told
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -32,17 +33,31 @@ def lab(lab_factory: LabFactory) -> Lab:
     return lab_factory(SPEC, own="its hosts are rebooted")
 
 
+@contextlib.contextmanager
+def served(lab: Lab, hosts: str, *vms: str) -> Iterator[Lab]:
+    vgpumgr(lab, "attach", *vms, "--profile", "4Q", "--on", hosts)
+    vgpumgr(lab, "host", "install", hosts, "--restore")
+    yield lab
+    vgpumgr(lab, "detach", *vms, "--on", hosts, "--yes")
+    vgpumgr(lab, "host", "uninstall", hosts)
+
+
 @pytest.fixture
 def restoring(lab: Lab) -> Iterator[Lab]:
-    vgpumgr(lab, "attach", *VMS, "--profile", "4Q")
-    vgpumgr(lab, "host", "install", *HOSTS, "--restore")
-    yield lab
-    vgpumgr(lab, "detach", *VMS, "--yes")
-    vgpumgr(lab, "host", "uninstall", *HOSTS)
+    """Both hosts restore."""
+    with served(lab, "kvm0[1-2]", *VMS) as both:
+        yield both
 
 
-def statuses(lab: Lab) -> dict[str, dict[str, Any]]:
-    return {row["host"]: row for row in vgpumgr(lab, "host", "status", "-o", "json").document["hosts"]}
+@pytest.fixture
+def with_functions(lab: Lab) -> Iterator[Lab]:
+    """The host restores whose virtual functions have a type each."""
+    with served(lab, HOSTS[1], "vm3", "vm4") as one:
+        yield one
+
+
+def statuses(lab: Lab, *hosts: str) -> dict[str, dict[str, Any]]:
+    return {row["host"]: row for row in vgpumgr(lab, "host", "status", *hosts, "-o", "json").document["hosts"]}
 
 
 def restore(lab: Lab, host: str) -> tuple[int, str]:
@@ -69,9 +84,9 @@ def test_after_a_reboot_the_hosts_own_program_makes_the_same_vgpus_and_status_sa
     assert vgpumgr(lab, "host", "status").out.count("2 of 2") == len(HOSTS)
 
 
-def test_a_card_in_anothers_place_gets_nothing_and_status_says_why(restoring: Lab) -> None:
-    lab = restoring
-    (gpu,) = {row["gpu"] for row in vgpus(lab) if row["vm"] == "vm3"}
+def test_a_card_in_anothers_place_gets_nothing_and_status_says_why(with_functions: Lab) -> None:
+    lab = with_functions
+    (gpu,) = {row["gpu"] for row in vgpus(lab, HOSTS[1]) if row["vm"] == "vm3"}
     lab.control("kvm02", "fault", name=f"card-exchanged:{gpu}")
     lab.control("kvm02", "reboot")
     code, said = restore(lab, "kvm02")
@@ -79,10 +94,10 @@ def test_a_card_in_anothers_place_gets_nothing_and_status_says_why(restoring: La
     assert "0 of 2; vm3 vgpu0: GPU " in vgpumgr(lab, "host", "status", "kvm02").out
 
 
-def test_the_hook_holds_back_only_the_vm_on_whose_function_somebody_else_made_a_vgpu(restoring: Lab) -> None:
-    lab = restoring
+def test_the_hook_holds_back_only_the_vm_on_whose_function_somebody_else_made_a_vgpu(with_functions: Lab) -> None:
+    lab = with_functions
     host = "kvm02"
-    (function,) = {row["vf"] for row in vgpus(lab) if row["vm"] == "vm3"}
+    (function,) = {row["vf"] for row in vgpus(lab, host) if row["vm"] == "vm3"}
     lab.control(host, "reboot")
     folder = f"/sys/bus/pci/devices/{function}/nvidia"
     lab.must(host, f"awk '/L40S-2Q/ {{ print $1 }}' {folder}/creatable_vgpu_types >{folder}/current_vgpu_type")
@@ -98,13 +113,13 @@ def test_the_unit_is_declared_installed_once_mended_and_removed_without_a_trace(
     host = HOSTS[0]
     before = lab.must(host, _FILES)
     assert "done" in vgpumgr(lab, "host", "install", host).out
-    assert statuses(lab)[host]["restore"] is None
+    assert statuses(lab, host)[host]["restore"] is None
     assert "done" in vgpumgr(lab, "host", "install", host, "--restore").out
     assert "unchanged" in vgpumgr(lab, "host", "install", host, "--restore").out
     assert "unchanged" in vgpumgr(lab, "host", "install", host).out
     lab.must(host, f"rm {LINK}; echo '# older' >>{UNIT}")
-    assert statuses(lab)[host]["state"] == "outdated"
+    assert statuses(lab, host)[host]["state"] == "outdated"
     vgpumgr(lab, "host", "install", host)
-    assert statuses(lab)[host]["state"] == "installed"
+    assert statuses(lab, host)[host]["state"] == "installed"
     vgpumgr(lab, "host", "uninstall", host)
     assert lab.must(host, _FILES) == before
