@@ -75,13 +75,13 @@ TABLE_OF_COMMANDS = {
     "uncordon": case("uncordon kvm01", HOST),  # there is none
     "mig show": case("mig show kvm01", HOST),
     "gc": case("gc --on kvm01", HOST),  # there is nothing to give back
+    "reserve (list)": case("reserve list --on kvm01", HOST),
     "drain": case("drain kvm01 --check", HOST | TABLE, code=3),
     "list": case("list kvm01", HOST | TABLE),
     "show": case("show vm02 --on kvm01", HOST | TABLE),
     "discover": case("discover kvm01", HOST | TABLE),
     "doctor": case("doctor kvm01", HOST | TABLE),
     "units": case("units kvm01", HOST | TABLE),
-    "reserve (list)": case("reserve list --on kvm01", HOST),
     "scheduler show": case("scheduler show kvm01", HOST | TABLE),
     "mode show": case("mode show kvm01", HOST | TABLE),
     "top": case("top --once kvm01", HOST | TABLE),
