@@ -1,4 +1,4 @@
-"""capacity --catalogue: what sets of profiles would serve on the hosts, under what was attached lately."""
+"""capacity --catalogue: how well each set of profiles would serve, on the hosts, the requests of the last weeks."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 def compare(
     context: Context, hosts: Sequence[str], sets: Sequence[Sequence[Profile]], weeks: int
 ) -> tuple[Fleet[Kind], Mix, list[Score]]:
-    """Read the hosts (all if none is named), and score each set under the requests of the journal's last weeks.
+    """Read the hosts (all if none is named), and score each set by the requests in the journal's last `weeks` weeks.
 
     Raises UnknownHost, StoreError and PolicyFailed.
     """

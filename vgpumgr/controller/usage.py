@@ -42,7 +42,7 @@ class UsageReport:
 
 
 def owners(report: UsageReport, inventory: Inventory, catalogue: Catalogue) -> tuple[OwnerUse, ...]:
-    """The report's sums by owner, as the inventory names the owners now: no host is asked for its definitions."""
+    """The report's sums by owner. Owners are as in the inventory now: no host is asked for its VMs' definitions."""
 
     def owner_of(host: HostName, vm: str | None) -> OwnerName | None:
         declared = inventory.hosts.get(host)

@@ -1,4 +1,4 @@
-"""(observed, step) → observed: the state after a step, by the driver's rules for equal-size and mixed-size mode.
+"""(observed, step) → observed: the state after a step, by the driver's rules for each mode.
 
 It serves plans that start from another plan's result, and property tests (a plan's steps are possible in order, and the
 next plan is empty). No write relies on it: each step tells the host what it expects there.
@@ -80,7 +80,7 @@ def _after(snapshot: HostSnapshot, step: steps.HostStep) -> HostSnapshot:
 
 
 def _with_instance(snapshot: HostSnapshot, step: steps.InstanceStep) -> HostSnapshot:
-    """The GPU with one instance more or less, and the ledger with its entry or without."""
+    """The GPU with one instance more or less, and the ledger with or without its entry."""
     ours = step.instance
     gpu = snapshot.gpu_by_uuid(ours.gpu_uuid)
     if not gpu or not gpu.mig or gpu.mig.instances is None:
@@ -208,7 +208,7 @@ def _set(snapshot: HostSnapshot, step: steps.SetScheduler) -> HostSnapshot:
 
 
 def _in_mode(snapshot: HostSnapshot, step: steps.SetMode) -> HostSnapshot:
-    """The host with the GPU in its new mode, its vGPUs evacuated and re-created; without need of it, the same."""
+    """The host with the GPU in its new mode, its vGPUs evacuated and re-created; the same if none need be evacuated."""
     gpu = snapshot.gpu_by_uuid(step.gpu_uuid)
     if gpu is None or gpu.mode != step.expect:
         raise ImpossibleStepError("the GPU's mode is not as the step expects")

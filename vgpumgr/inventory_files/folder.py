@@ -103,7 +103,7 @@ def scan(path: Path) -> Folder:
 def _scan_sources(directory: Path, folder: Folder, above: tuple[str, ...]) -> None:
     real = os.path.realpath(directory)
     if real in above or len(above) >= _MAX_DEPTH:
-        folder.problem(directory, "a folder that holds itself, or too many folders in each other", "remove the link")
+        folder.problem(directory, "a folder that contains itself, or folders nested too deeply", "remove the link")
         return
     for name in _names(directory, folder):
         if name.startswith(".") or name in _IGNORED_NAMES or name.endswith(_IGNORED_ENDS):
@@ -154,7 +154,7 @@ def _inside(directory: Path, folder: Folder, above: tuple[str, ...]) -> list[Pat
     """All files of variables below a directory, in order of their names."""
     real = os.path.realpath(directory)
     if real in above or len(above) >= _MAX_DEPTH:
-        folder.problem(directory, "a folder that holds itself, or too many folders in each other", "remove the link")
+        folder.problem(directory, "a folder that contains itself, or folders nested too deeply", "remove the link")
         return []
     files: list[Path] = []
     for name in _names(directory, folder):

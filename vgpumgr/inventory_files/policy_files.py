@@ -1,7 +1,7 @@
 """Placement policies that are not vgpumgr's own: a file in the folder of `vgpumgr_plugins`, or an installed package.
 
-A file runs with the rights of the user who runs vgpumgr, as the inventory's own commands do. It is loaded once, and
-only if an inventory or a command names its policy.
+A file runs with the rights of the user who runs vgpumgr (docs/plugins.md). It is loaded once, and only if an inventory
+or a command names its policy.
 """
 
 from __future__ import annotations

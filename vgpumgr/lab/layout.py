@@ -7,7 +7,6 @@ D/                     0700
   key-cert.pub, ca_hosts, ca_users   where the spec has `certificates`: the key's, and the authorities (with .pub)
   inventory/           what VGPUMGR_INVENTORY names
   store.db             what VGPUMGR_STORE names; samples.db and locks lie beside it (made by the program)
-  build/               the mock driver library
   hosts/NAME/          log, control (socket), writes.jsonl, disk (a mount point in the host's namespace only)
 """
 

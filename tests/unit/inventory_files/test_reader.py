@@ -78,9 +78,9 @@ def test_links_that_lead_nowhere_or_to_themselves_are_problems(tmp_path: Path) -
     (tmp_path / "host_vars" / "kvm01").mkdir(parents=True)
     (tmp_path / "host_vars" / "kvm01" / "deep").symlink_to(".")
     assert problems(tmp_path) == (
-        "again:1: a folder that holds itself, or too many folders in each other; remove the link",
+        "again:1: a folder that contains itself, or folders nested too deeply; remove the link",
         "gone.yml:1: cannot be read: No such file or directory",
-        "host_vars/kvm01/deep:1: a folder that holds itself, or too many folders in each other; remove the link",
+        "host_vars/kvm01/deep:1: a folder that contains itself, or folders nested too deeply; remove the link",
         "loop.yml:1: cannot be read: Too many levels of symbolic links",
     )
 

@@ -86,7 +86,7 @@ def uninstall_command(settings: Settings, *, hosts: tuple[str, ...]) -> int:
 @rows.options(STATUS)
 @common_options
 def status_command(settings: Settings, *, hosts: tuple[str, ...]) -> int:
-    """How hosts are logged in to, and what is installed there.
+    """How vgpumgr logs in to hosts, and what is installed there.
 
     STATE is absent, installed, outdated (of another vgpumgr or nvidia-ml-py than this controller's), or broken
     (altered, or open to others than root).
@@ -101,7 +101,7 @@ def status_command(settings: Settings, *, hosts: tuple[str, ...]) -> int:
 def check_command(settings: Settings, *, hosts: tuple[str, ...]) -> int:
     """Check what is installed; exit 5 if anything is amiss.
 
-    A host on which this version is not installed, or is broken, is an error.
+    A host where this version is not installed, or is broken, counts as an error.
     """
     from vgpumgr.core.model.installation import State
     from vgpumgr.errors import NotInstalled
@@ -129,7 +129,7 @@ def _hint(found: Installation) -> str:
 )
 @common_options
 def sudoers_command(settings: Settings, *, name: str, user: str | None, key: str | None) -> int:
-    """Print the line for sudoers, and as a comment the one for authorized_keys. Contacts no host.
+    """Print the line for sudoers and, as a comment, the one for authorized_keys. No host is contacted.
 
     \b
       vgpumgr host sudoers kvm01 --user vgpumgr --key ~/.ssh/vgpumgr.pub

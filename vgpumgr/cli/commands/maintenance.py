@@ -26,7 +26,7 @@ _VF = click.option("--vf", metavar="PCI", help="Only this virtual function of a 
 @click.argument("host", required=False, shell_complete=candidates.host)
 @_GPU
 @_VF
-@click.option("--reason", metavar="TEXT", help="Why, for everybody who finds it there.")
+@click.option("--reason", metavar="TEXT", help="Why; everybody who meets the cordon sees it.")
 @common_options
 def cordon(settings: Settings, *, host: str | None, gpu_id: str | None, vf: str | None, reason: str | None) -> int:
     """Keep new vGPUs from HOST, from one of its GPUs, or from one virtual function. What is there stays. Without HOST:
@@ -65,7 +65,7 @@ def uncordon(settings: Settings, *, host: str, gpu_id: str | None, vf: str | Non
       vgpumgr uncordon kvm01 --gpu-id 0000:41:00.0
       vgpumgr uncordon kvm01 --vf 0000:41:00.5
 
-    Each cordon ends separately. Name a GPU that was taken out by its old address or UUID.
+    Each cordon ends separately. For a GPU that was taken out, give its old address or UUID.
     """
     return _set(settings, host, gpu_id, vf, None)
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 @click.group()
 @root_options
 def mode() -> None:
-    """Show or set whether GPUs take vGPUs of one size, of several, or are divided by MIG."""
+    """Show or set the mode of GPUs: vGPUs of one size, vGPUs of several sizes, or MIG."""
 
 
 @mode.command("show")
@@ -58,10 +58,11 @@ def set_command(
       vgpumgr mode set mixed-size --on 'kvm0*' --board A40
       vgpumgr mode set mig --on kvm01 --gpu-id 0000:41:00.0 --allow-reset
 
-    The driver takes it on an empty GPU only, so idle vGPUs of ours are removed for a moment and re-created. The command
-    is refused while a VM runs with a vGPU of the GPU, if a vGPU there is not ours, if not all would find room again,
-    and with the scheduler policy fixed-share. It asks first. The mode lasts until the host's next boot; reconcile
-    restores it for vGPUs that were made in it, and in any case if the inventory declares it (vgpumgr_gpus).
+    The driver changes the mode of an empty GPU only, so idle vGPUs of ours are removed for a moment and re-created. The
+    command is refused while a VM runs with a vGPU of the GPU, if a vGPU there is not ours, if not all would find room
+    again, and, for mixed-size mode, with the scheduler policy fixed-share. It asks first. The mode lasts until the
+    host's next boot; reconcile restores it for vGPUs that were made in it, and in any case if the inventory declares it
+    (vgpumgr_gpus).
 
     To change MIG mode, vgpumgr removes the GPU's vGPUs, lets sriov-manage remove and re-create the virtual functions,
     and gives each slot that the new mode can serve a vGPU again (docs/mig.md). Move or detach the others first.

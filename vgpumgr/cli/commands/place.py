@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     "--policy",
     metavar="NAME|all",
     shell_complete=candidates.policies,
-    help="Which of several GPUs; all: what each built-in policy would do. Default: the hosts' own if they all have the same one, else least-fragmentation.",
+    help="The policy that chooses a GPU; all: what each built-in policy would do. Default: the hosts' own if they all have the same one, else least-fragmentation.",
 )
 @click.option("--hold", type=Duration(), metavar="TIME", help="Keep the places for this time, as `reserve` does: 30m.")
 @rows.options(PLACES)
@@ -39,8 +39,8 @@ def place(
     hold: float | None,
     **asked: str | bool | None,
 ) -> int:
-    """Where VMs that do not exist yet would get their vGPUs: host, GPU and place of each, in order. Changes nothing
-    without --hold.
+    """Where VMs that do not exist yet would get their vGPUs: host, GPU and place of each, in order. Nothing is
+    changed without --hold.
 
     \b
       vgpumgr place --profile 8Q --count 3
@@ -49,8 +49,8 @@ def place(
       vgpumgr place --profile 8Q --count 3 --hold 30m
 
     Each is placed on what those before it leave. Make the VM on that host, then attach: it gets the same GPU if nothing
-    else came between. With --hold nothing can: the last line names the reservation for attach. If fewer than N find a
-    place, exit 5.
+    else came in between. With --hold nothing can: the last line names the reservation for attach. If fewer than N find
+    a place, exit 5.
     """
     if hold is not None:
         return _held(settings, asked, () if on is None else (on,), policy, count, hold=hold)

@@ -27,7 +27,7 @@ def purge_command(settings: Settings, *, name: str) -> int:
       vgpumgr host purge kvm01 --check
       vgpumgr host purge kvm01
 
-    Asks first. While anything of it is in use, nothing is changed (exit 5). What vgpumgr did not make stays, and is
+    It asks first. While anything of it is in use, nothing is changed (exit 5). What vgpumgr did not make stays, and is
     named.
     """
     from vgpumgr.cli.rows import printing

@@ -57,9 +57,11 @@ def show_command(settings: Settings, *, hosts: tuple[str, ...]) -> int:
     help="Length of each turn, for example 2ms; the nearest frequency is used if the driver takes only that.",
 )
 @click.option(
-    "--frequency", type=int, metavar="HZ", help="Turns per second, for example 480; the driver evens them out."
+    "--frequency", type=int, metavar="HZ", help="Turns per second, for example 480; the driver evens out their lengths."
 )
-@click.option("--averaging-factor", type=int, metavar="N", help="Number of turns over which the driver evens them out.")
+@click.option(
+    "--averaging-factor", type=int, metavar="N", help="Number of turns over which the driver evens out their lengths."
+)
 @common_options
 def set_command(
     settings: Settings,
@@ -78,7 +80,7 @@ def set_command(
       vgpumgr scheduler set --on kvm01 --gpu-id 0000:41:00.0 --policy fixed-share --time-slice 2ms
       vgpumgr scheduler set --on 'kvm0*' --board A40 --policy equal-share --frequency 480 --check
 
-    The driver takes it on an empty GPU only, so idle vGPUs of ours are removed for a moment and re-created unchanged.
+    The driver sets it on an empty GPU only, so idle vGPUs of ours are removed for a moment and re-created unchanged.
     The command is refused while a VM runs with a vGPU of the GPU, and if a vGPU there is not ours. It asks first.
     """
     from vgpumgr.cli.wiring import build_context

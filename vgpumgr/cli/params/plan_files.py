@@ -29,7 +29,7 @@ plan_option = click.option(
 
 
 def guard_out(settings: Settings, out: str | None) -> None:
-    """Raises UsageError if a plan is to be saved and carried out in one run."""
+    """Raises UsageError if --out is given without --check: a run that saves its plan changes nothing."""
     if out is not None and not settings.check:
         raise errors.UsageError("--out saves a plan and changes nothing", hint="add --check, or omit --out")
 

@@ -20,7 +20,7 @@ def is_plain(text: str) -> bool:
 
 
 def known(settings: Settings, vms: Iterable[str], hosts: Iterable[str]) -> tuple[set[str], Roster]:
-    """These VMs and hosts with those of the inventory; without an inventory, only these."""
+    """These VMs and hosts with those of the inventory; only these if it is missing or has problems."""
     from vgpumgr.controller import environment
     from vgpumgr.core.inventory.patterns import Roster
 

@@ -1,6 +1,7 @@
 """Which columns fit on a terminal's line, and how wide each is.
 
-Nothing is cut. A table wider than the terminal first folds sentences, then drops columns in order, then folds names.
+Nothing is cut. In a table wider than the terminal, sentences are folded first, then names, down to their least widths.
+Columns are dropped, in order, only if that is not enough; what then remains is folded further.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ class Fitted(NamedTuple):
 
 
 def fit(columns: Sequence[Column], natural: Mapping[str, int], gives_way: Sequence[str], width: int | None) -> Fitted:
-    """Fit columns into a line. `natural`: each column's widest cell, by key. `width` None: no limit."""
+    """Fit columns on one line. `natural`: each column's widest cell, by key. `width` None: no limit."""
     if width is None:
         return Fitted(tuple(columns), dict(natural), ())
     columns_in_use = list(columns)

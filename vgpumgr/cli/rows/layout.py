@@ -42,7 +42,7 @@ def lines(
 
     tabulate.MIN_PADDING = 0
     columns = fitted.columns
-    # The heads hold the widths, so that rows which are printed later stand below those of before.
+    # The heads are padded to the widths, so that rows printed later line up with earlier ones.
     heads = ["\n".join(_head(column, fitted.widths[column.key])) for column in columns]
     text = tabulate.tabulate(
         [

@@ -91,7 +91,7 @@ class _Box:
 
 
 def drawing(slices: int, instances: Sequence[Drawn], width: int, *, ascii_only: bool = False) -> list[str]:
-    """The slices from left to right with their numbers above, no line wider than `width` (at least 17 columns).
+    """The slices from left to right with their numbers above, no line wider than `width` (2 for each slice, and 1).
 
     A text that does not fit its instance becomes a letter, explained below. If any instance exists, a row shows each
     one's State by a pattern, without colour.

@@ -20,7 +20,7 @@ PARTIAL = "--partial"
 
 
 def errors_of(result: RequestsResult) -> Iterator[errors.VgpumgrError]:
-    """One error for each kind, with its text about each VM. If it held back others, its hint says how to avoid that."""
+    """One error for each kind, with its text about each VM. VMs that were only held back have none."""
     vms = len({slot.vm for slot in result.slots})
     kinds: dict[type[errors.VgpumgrError], list[SlotResult]] = {}
     for slot in result.failed:

@@ -111,7 +111,7 @@ def local(microseconds: int) -> str:
 
 
 def _percent(value: float | None) -> str | None:
-    """A whole number from 10 on, one decimal below."""
+    """Without decimals from 10 on and for whole numbers, else with one."""
     if value is None:
         return None
     return f"{value:.0f}%" if value >= 9.95 or value == int(value) else f"{value:.1f}%"

@@ -100,11 +100,11 @@ class HostRun:
         return self._work.plan(self.view, self.session.declaration, self._todo, self.author)
 
     def growth(self) -> dict[OwnerName, Amount]:
-        """What its plan gives to owners with a quota beyond what they hold on this host."""
+        """How much more of this host its plan gives to each owner with a quota."""
         return quotas.growth(self.view, simulate.apply(self.view, self.plan().steps)) if self.view.quotas else {}
 
     def allow(self, allowances: Allowances) -> None:
-        """Plan what was read within these allowances."""
+        """Set the allowances within which the host, as it was last read, is planned."""
         self.before = replace(self.view, allowances=allowances)
 
     def unlock(self) -> None:
@@ -182,7 +182,7 @@ class HostRun:
         return self._note_waits(view, work, plans), plans
 
     def _note_waits(self, view: HostView, work: Queue, plans: list[AnyPlan]) -> HostView:
-        """Note since when the slots wait that found no room to the end."""
+        """For each slot that found no room to the end, note since when it waits."""
         for planned in () if self._stopped() else work.notes:
             assert planned.plan is not None
             plans.append(planned.plan)

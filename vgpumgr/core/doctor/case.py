@@ -52,7 +52,7 @@ class Case:
                 yield domain, claim
 
     def makes_vgpus(self, gpu: Function) -> bool:
-        """Whether NVIDIA lists vGPU types for the board, so that the host's console is not meant."""
+        """Whether NVIDIA lists vGPU types for the board. A card that only shows the host's console has none."""
         return gpu.pci_id.partition(":")[2].upper() in self.catalogue.device_ids
 
     def ill(self, kind: str, what: str, evidence: str, mend: str, **about: Unpack[About]) -> Illness:
@@ -63,7 +63,7 @@ class Case:
 def of_kind(
     kind: str, what: str, evidence: str, mend: str, host: HostName | None = None, **about: Unpack[About]
 ) -> Illness:
-    """An illness of a host, or (None) of the controller's machine; how bad it is, its kind says."""
+    """An illness of a host, or (None) of the controller's machine. Unless `about` does, its kind says how bad it is."""
     usual = kinds.RULES[kind]
     return Illness(
         kind=kind,

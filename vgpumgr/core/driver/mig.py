@@ -1,7 +1,7 @@
 """MIG: how a GPU is divided into GPU instances, and what still fits.
 
-A board has 4 or 8 memory slices (RTX PRO 6000 has 12). A GPU instance of a profile takes `size` adjacent slices, from a
-start that the driver allows for that profile. Everything here follows from these tables:
+A board has 2, 4, 8 or 12 memory slices. A GPU instance of a profile takes `size` adjacent slices, from a start that the
+driver allows for that profile. Everything here follows from these tables:
 
 * 7-slice boards (A100, A800, H100, H200 and similar): `nvidia-smi mig -lgipp` of A100 and H100, which print the same.
   H800, H20, GH200, B200, GB200 and B300 are inferred: public sources give their profiles, but not their starts.
@@ -85,7 +85,7 @@ class Blocked:
 
     @property
     def in_the_way(self) -> tuple[Piece, ...]:
-        """The pieces that overlap one of its starts, or with which no GPU holds it."""
+        """The pieces that overlap it at one of its starts, or that no GPU can hold beside it."""
         return tuple(
             piece
             for piece in self.placed
@@ -95,7 +95,7 @@ class Blocked:
 
     @property
     def at_most(self) -> bool:
-        """Whether the board already holds the profile's maximum."""
+        """Whether the GPU already holds the profile's maximum."""
         return _count(self.placed, self.profile) >= self.profile.maximum
 
 
@@ -177,7 +177,7 @@ def arrange(wanted: Sequence[InstanceProfile], taken: Sequence[Piece] = ()) -> t
 def evict(profile: InstanceProfile, kept: Sequence[Piece], spare: Sequence[Piece]) -> tuple[Piece, ...] | None:
     """The fewest spare instances to destroy so that one of the profile fits; None if it never fits.
 
-    Among equal numbers, it is those that take the fewest memory slices, then those that start first.
+    Among equally few, it is those that take the fewest memory slices, then those that start first.
     """
     for number in range(len(spare) + 1):
         ways = [

@@ -97,7 +97,7 @@ _EVERY: Final[dict[Mode, ModeRules]] = {one.name: one for one in (EqualSize(), M
 
 
 def made_in(placement_id: int | None, instance: object | None) -> Mode:
-    """The mode of a GPU for which this placement id, this GPU instance, or neither was chosen."""
+    """The GPU's mode if a vGPU there was given this placement id, this GPU instance, or neither."""
     if instance is not None:
         return MIG
     return EQUAL_SIZE if placement_id is None else MIXED_SIZE

@@ -27,7 +27,7 @@ YIELDS: Final = "yields"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """A slot's vGPU that the VM gets or loses at its next start; or (`yields`) whose release `waits` waits for."""
+    """A slot's vGPU that the VM gets or loses at its next start, or (`yields`) that a task waits for, as `waits` says."""
 
     slot: Slot
     does: Literal["gets", "loses", "yields"]
@@ -39,7 +39,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Waiting:
-    """A VM whose vGPUs change at its next start, or whose end something waits for."""
+    """A VM whose vGPUs change at its next start, or whose shutdown a task waits for."""
 
     vm: VmName
     vm_uuid: VmUuid
@@ -64,7 +64,7 @@ def waiting(view: HostView) -> tuple[Waiting, ...]:
 def changes(view: HostView, domain: Domain) -> Iterator[Change]:
     """What the VM's next start changes; nothing for a VM that is off, transient or unreadable.
 
-    Only vGPUs count that the ledger or a claim names for it. One that it gets must exist.
+    Only vGPUs that the ledger or a claim names for it count. One that it gets must exist.
     """
     if domain.live is None or not domain.persistent or domain.problem is not None:
         return
@@ -78,7 +78,7 @@ def changes(view: HostView, domain: Domain) -> Iterator[Change]:
 
 
 def changes_of(view: HostView, domain: Domain, device: Device) -> Change | None:
-    """What the VM's next start changes of one vGPU."""
+    """What the VM's next start changes about one vGPU."""
     return next((change for change in changes(view, domain) if change.device == device), None)
 
 
@@ -98,7 +98,7 @@ def _ours(view: HostView, domain: Domain) -> Iterator[tuple[Slot, Device, str, P
 
 
 def findings(view: HostView, domain: Domain) -> Iterator[Finding]:
-    """One for each change that the VM's next start makes."""
+    """One finding for each change that the VM's next start makes."""
     for change in changes(view, domain):
         yield finding(view, domain, change)
 

@@ -43,7 +43,7 @@ class Pool:
 
 
 def parse(catalogue: Catalogue, words: Iterable[str]) -> tuple[Pool, ...]:
-    """The pools of a command line, in each word one, or one over several words. Raises UsageError, UnknownProfile."""
+    """The pools of a command line: each in one word, or spread over several. Raises UsageError, UnknownProfile."""
     texts: list[str] = []
     for word in words:
         if not texts or (":" in word and ":" in texts[-1]):
@@ -73,7 +73,7 @@ def _times(part: str, text: str) -> tuple[int, str]:
     count = int(match[1] or 1) if match else 0
     if match is None or not match[2] or not count:
         raise UsageError(
-            f"{part[:40]!r} in {text[:80]!r} is neither a number with a name, as 3x8Q, nor a name", hint=_FORM
+            f"{part[:40]!r} in {text[:80]!r} is neither a name nor a number with a name, such as 3x8Q", hint=_FORM
         )
     return count, match[2]
 
@@ -94,7 +94,7 @@ def _gpu(catalogue: Catalogue, text: str) -> Empty:
 
 
 def within(pool: Pool, what: str) -> Pool:
-    """The pool. Raises UsageError if it is larger than anybody's question; `what` names it."""
+    """The pool. Raises UsageError if it has more than MOST_GPUS or MOST_VGPUS; `what` names it."""
     for number, most, noun in (
         (len(pool.gpus), MOST_GPUS, "GPUs"),
         (sum(count for _, count in pool.requests), MOST_VGPUS, "vGPUs"),

@@ -31,7 +31,7 @@ class GpuPlan(plans.AnyPlan):
 
     @property
     def takes_away(self) -> tuple[plan_steps.Step, ...]:
-        """The steps that disturb something: all but creating vGPUs or GPU instances and writing claims and hostdevs."""
+        """The steps that disturb something: not those that create vGPUs or GPU instances, or add claims or hostdevs."""
         harmless = plan_steps.CreateVgpu | plan_steps.CreateInstance | plan_steps.PutClaim | plan_steps.AttachHostdev
         return tuple(step for step in self.steps if not isinstance(step, harmless))
 

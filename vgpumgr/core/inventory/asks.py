@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 OPTIONS = ("series", "policy", "gpu_id", "prefer", "only", "compute", "max_waste", "usable", "param", "priority")
 _KEYS = (*WAYS_TO_ASK, *OPTIONS)
 OF_A_PLACE = tuple(key for key in _KEYS if key != "priority")
-"""The keys of a place that is kept."""
+"""The keys of a place in a reservation."""
 _KNOWN = frozenset(_KEYS)
 _EXAMPLE = "{vm02: {vgpu0: {profile: 4Q}}}"
 _OWNER = "owner"
@@ -90,7 +90,7 @@ def _read_vm(member: Member, report: Report) -> VmDeclaration | None:
 
 
 def read_owner(value: Value, what: str, report: Report) -> OwnerName | None:
-    """Whose a VM is."""
+    """The owner of a VM, or of a reservation."""
     text = reading.read_text(value, what, report, example="team-a")
     try:
         return None if text is None else parse_owner(text)
@@ -116,7 +116,7 @@ def _read_slot(member: Member, vm: VmName, report: Report) -> SlotDeclaration | 
 def read_asked(
     member: Member, table: Table, what: str, report: Report, *, slot: Slot = DEFAULT_SLOT
 ) -> SlotDeclaration | None:
-    """What is asked for in a slot, by keys that were checked; None if nothing valid is."""
+    """What a table, whose keys were checked, asks for in a slot; None if it has no valid wish."""
     options = _read_options(slot, table, report)
     wish = _read_wish(member, table, what, report, usable=options["usable"] is True)
     return None if wish is None else SlotDeclaration(slot=slot, wish=wish, where=member.where, **options)
@@ -217,7 +217,7 @@ def _read_param(value: Value, report: Report) -> str | None:
 
 
 def read_policy(value: Value, what: str, report: Report) -> str | None:
-    """The name of a placement policy; whether there is one of that name, the host that uses it finds out."""
+    """The name of a placement policy. Whether there is one of that name is checked when a host uses it."""
     text = reading.read_text(value, what, report, example=known.DEFAULT.name)
     if text is None or known.NAME.fullmatch(text):
         return text

@@ -74,7 +74,8 @@ _VARIABLE = re.compile(r"\$[A-Za-z_][A-Za-z0-9_]*")
 _ENVIRONMENT = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 _SUDO = ("sudo", "ansible.builtin.sudo")
 _LOGIN = re.compile(r"[A-Za-z_][A-Za-z0-9_.@\\-]{0,255}\$?")  # a domain's user may be DOMAIN\name or name@domain
-# What decides the machine reached and its user, with what to write instead. ssh takes the first mention: a variable's.
+# Options that decide which machine is reached, and as whom, with the variables to write instead. A variable that is set
+# is used. On ssh's command line Ansible 2.19 puts it before ssh_common_args and ssh_extra_args, but after ssh_args.
 _INSTEAD = {"port": _PORT, "-p": _PORT, "user": _USER, "-l": _USER}
 _ELSEWHERE = {
     "hostname": "write ansible_host",
@@ -450,8 +451,8 @@ def _last_member(variables: Table, names: tuple[str, ...]) -> Member | None:
 
 
 def _options(words: list[str]) -> Iterator[tuple[str, str]]:
-    """The arguments of ssh as (option, argument). -J is ProxyJump, as is a ProxyCommand that only jumps; -W is a
-    ProxyCommand; other letters keep their dash.
+    """The arguments of ssh as (option, argument). -J is ProxyJump, as is a ProxyCommand that only jumps; -W
+    counts as ProxyCommand; other letters keep their dash.
     """
     letters_with_argument = "BbcDEeFIiJLlmOopQRSWw"
     rest = iter(words)

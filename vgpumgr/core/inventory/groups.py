@@ -1,6 +1,6 @@
 """Hosts and groups of all inventory files as one tree, by Ansible's rules (ansible-core 2.19, inventory/data.py).
 
-The tree has only their hosts, groups and inline variables; precedence.py handles the files of host_vars and group_vars.
+It has only the files' hosts, groups and inline variables; precedence.py handles the files of host_vars and group_vars.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ ALL, UNGROUPED = "all", "ungrouped"
 HYPERVISORS = "hypervisors"
 _SECTIONS = ("hosts", "children", "vars")
 BY_ANSIBLE = (
-    "VGPUMGR_ANSIBLE_INVENTORY=1 has `ansible-inventory --list` asked for it; or list its hosts in YAML: "
+    "VGPUMGR_ANSIBLE_INVENTORY=1 makes vgpumgr ask `ansible-inventory --list`; or list its hosts in YAML: "
     "`ansible-inventory -i FILE --list --yaml`"
 )
 _EXAMPLE = "{hosts: {kvm01: }}"

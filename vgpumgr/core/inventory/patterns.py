@@ -1,10 +1,10 @@
 """Which hosts a pattern means, as in Ansible (ansible-core 2.19, inventory/manager.py): `kvm0*`, `gpu:!kvm7`, `r[0:2]`.
 
 Several patterns are one list: those without a mark are added up (all hosts, if there is none), then `&` keeps what it
-matches, then `!` takes away. Without a comma, a colon splits a text, too. A pattern is a host, else a group, else shell
-wildcards over group and host names, or, after `~`, a regular expression; a subscript counts its matches, each once.
-More than Ansible has: where nothing is called `kvm`, `kvm[01:03]` are three names, as in its inventory files, and
-`kvm[12]` is a set of letters, as between other wildcards.
+matches, then `!` takes away. In a text without commas, colons separate patterns. A pattern is a host, else a group,
+else shell wildcards over group and host names, or, after `~`, a regular expression; a subscript counts its matches,
+each once. Beyond Ansible: where nothing is called `kvm`, `kvm[01:03]` stands for three names, as in its inventory
+files, and `kvm[12]` for a set of letters, as between other wildcards.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 Name = TypeVar("Name", bound=str)
 _SUBSCRIPT = re.compile(r"(.+)\[(?:(-?[0-9]+)|([0-9]+)[:-]([0-9]*))\]", re.ASCII)
 _PARTS = re.compile(r"(?:[^\s:\[\]]|\[[^\]]*\])+")
-_AMONG_NAMES = frozenset(
-    ".?*["
-)  # with one of these, a pattern that matches groups is compared with the hosts' names, too
+# With one of these, a pattern that matches groups is compared with the hosts' names, too.
+_AMONG_NAMES = frozenset(".?*[")
 _ALL = "all"
-_BUILT_IN = frozenset({_ALL, "ungrouped"})  # wildcards do not mean them: so Ansible's documentation, against its code
+# No wildcard matches these: so says Ansible's documentation, while its code lets them match.
+_BUILT_IN = frozenset({_ALL, "ungrouped"})
 HINT = "`vgpumgr docs choosing` has every form: kvm01, 'kvm0*', gpus, 'gpus:!kvm07', 'gpus[0:2]', '~kvm(01|02)', @FILE"
 
 
@@ -36,7 +36,7 @@ HINT = "`vgpumgr docs choosing` has every form: kvm01, 'kvm0*', gpus, 'gpus:!kvm
 class Roster:
     """All hosts and groups of the inventory's files, ours or not, in the order in which the files name them.
 
-    `members`: the hosts that stand in a group itself; `children`: the groups that do.
+    `members`: the hosts that a group names itself; `children`: the groups that it names itself.
     """
 
     hosts: Collection[HostName]
@@ -59,7 +59,7 @@ class Roster:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:
-    """The hosts that patterns mean. `unmatched`: patterns, without mark, that match nothing in the whole inventory."""
+    """The hosts that patterns mean. `unmatched`: patterns, without marks, that match nothing in the inventory."""
 
     hosts: tuple[HostName, ...]
     unmatched: tuple[str, ...]
@@ -126,7 +126,7 @@ def match(pattern: str, roster: Roster) -> tuple[HostName, ...] | None:
 
 
 def _subscripted(hosts: tuple[HostName, ...], subscript: re.Match[str]) -> tuple[HostName, ...] | None:
-    """The hosts of a subscript: [2], [-1], [0:2] (both ends included), [1:]; None if there are too few."""
+    """The hosts of a subscript: [2], [-1], [0:2] (both ends included), [1:]; None if there is no such single one."""
     if not hosts:
         return hosts
     if subscript[2] is not None:

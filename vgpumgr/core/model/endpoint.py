@@ -53,8 +53,8 @@ class Endpoint:
 
     `become`: the user is not root, so sudo runs the host program. `may_become`: an ssh_config may name such a user.
     `key_file` None: no key was named. `certificate`: the user's, for that key. `jumps`: the nearest to us first.
-    `agent`: the ssh-agent's socket, `$NAME` of a variable with it, USUAL_AGENT or NO_AGENT.
-    `host_keys`: the kinds of host key that an ssh_config allows; empty: all of ours.
+    `agent`: the ssh-agent's socket, `$NAME` of a variable that holds it, USUAL_AGENT or NO_AGENT.
+    `host_keys`: the kinds of host key that an ssh_config allows; empty: all that we support.
     `ssh_config`: the user's own file, USUAL_CONFIG or NO_CONFIG. `unsaid`: the assumed settings that it may override.
     `is_local`: it is the controller's own machine. Only `become` counts then: whether sudo may make its user root.
     """

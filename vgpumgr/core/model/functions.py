@@ -57,7 +57,7 @@ class Parent:
     """A function of a GPU: the PF (vf_index None, many vGPUs) or a VF (at most one).
 
     `creatable`: how many more vGPUs of each type id it takes; None: unknown. `vfio_dev` or `iommu_group` False: libvirt
-    would not start a VM with this VF. None: unknown, or the vGPUs are mdevs.
+    would not start a VM with this VF. `group`: its IOMMU group. These three are None if unknown, or for mdevs.
     """
 
     pci: PciAddress

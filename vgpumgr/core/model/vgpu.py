@@ -84,7 +84,7 @@ class ExactPlace(NamedTuple):
     start: int | None
 
     def holds(self, other: ExactPlace) -> bool:
-        """Whether a vGPU that lies there is at this place; a place without a start is all of its GPU."""
+        """Whether a vGPU at `other` lies in this place. A place without a start is the whole GPU."""
         return self.gpu_uuid == other.gpu_uuid and self.start in (None, other.start)
 
 

@@ -161,7 +161,7 @@ def _of_slot(view: HostView, domain: Domain, slot: Slot, wish: Wish, plan: Plan)
 
 
 def _of_claim(claim: Claim, plan: Plan) -> Iterator[_Row]:
-    """A claim whose wish is the right one."""
+    """What differs in a claim whose wish is the right one."""
     if claim.state == claims.PENDING:
         yield "claim", "bound", "pending", Cause.UNFINISHED
         return
@@ -181,7 +181,7 @@ def _lies(binding: claims.Binding) -> str:
 
 
 def _of_hostdevs(claim: Claim, plan: Plan, why_moved: Cause) -> Iterator[_Row]:
-    """The VM's definition."""
+    """What differs in the VM's definition."""
     additions = [str(step.device.source) for step in plan.steps if isinstance(step, steps.AttachHostdev)]
     wrong = [str(step.device.source) for step in plan.steps if isinstance(step, steps.DetachHostdev)]
     if additions or wrong:
@@ -217,7 +217,7 @@ def of_layout(view: HostView, plan: InstancePlan) -> tuple[Drift, ...]:
 
 
 def _at(view: HostView, gpu: Gpu, field: str, cause: Cause | scheduler_plan.Cause, *, wanted: str, found: str) -> Drift:
-    """Of a GPU as a whole."""
+    """A difference of a GPU as a whole."""
     host = view.snapshot.host
     return Drift(host=host, vm=None, slot=None, gpu=gpu.pci, field=field, wanted=wanted, found=found, cause=cause)
 

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostPlan:
-    """All tasks of one host, in order. `ours`: the number of vGPUs in its ledger now, for the guards.
+    """All tasks of one host, in order. `ours`: how many vGPUs are ours now, for the guards.
 
     `allocated`: how many slots this inventory has served here. `vanished`: its parts that declared a slot to be freed,
     but that no longer decide about this host's VMs. `nvml_silent`: NVML does not say what runs on some GPU.
@@ -152,7 +152,7 @@ def plan_next(
     planned = task_plan.plan_task(view, declared, task, author)
     try:
         return planned, simulate.apply(view, planned.steps)
-    except Exception as error:  # noqa: BLE001 -- an oddity of one task's place is that task's own outcome
+    except Exception as error:  # noqa: BLE001 -- what surprises one task is that task's own outcome
         return replace(planned, plan=None, refused=_impossible(view, task, error), drift=()), view
 
 
@@ -169,7 +169,7 @@ def _impossible(view: HostView, task: Task, error: Exception) -> errors.VgpumgrE
 
 
 def _other_sites(view: HostView, declared: HostDeclaration, claims: Iterable[tuple[Domain, Claim]]) -> list[Finding]:
-    """One for each other site whose inventory declared slots here, not one per slot: a shared host has many."""
+    """One finding for each other site whose inventory declared slots here, not one per slot: a shared host has many."""
     slots: dict[str, list[str]] = {}
     give = "" if declared.site is not None else ": give it a vgpumgr_site of its own"
     for domain, claim in claims:
@@ -194,7 +194,7 @@ def _other_sites(view: HostView, declared: HostDeclaration, claims: Iterable[tup
 def _findings(view: HostView, planned_tasks: Sequence[PlannedTask]) -> tuple[Finding, ...]:
     """The host's findings, except those that a task resolves anyway, plus those of its plans.
 
-    What waits is told by the tasks' results.
+    The tasks' results say what waits.
     """
     slots = {
         (planned.task.vm, planned.task.slot)

@@ -88,13 +88,13 @@ class GpuAdvice:
 
     @property
     def line(self) -> str | None:
-        """What the inventory would say to keep it; None if no boot ends it."""
+        """The line of an inventory that would keep it; None if no boot ends it."""
         layout = f", instances: [{', '.join(self.layout)}]" if self.layout else ""
         ends = self.mode != self.gpu.mode and modes.of(self.mode).ends_with_boot(self.gpu.board_names)
         return f'vgpumgr_gpus: {{"{self.gpu.pci}": {{mode: {self.mode}{layout}}}}}' if layout or ends else None
 
     def tasks(self, *, reset: bool) -> tuple[SetGpuMode | KeepInstances, ...]:
-        """What sets it. Equal-size mode needs no more: the first vGPU fixes the size."""
+        """The tasks that set it. Equal-size mode needs no more: the first vGPU fixes the size."""
         pci, changes = self.gpu.pci, self.mode != self.gpu.mode
         mode = (SetGpuMode(gpu_id=pci, mode=self.mode, reset=reset),) if changes else ()
         return (*mode, KeepInstances(gpu_id=pci, profiles=self.layout)) if self.layout else mode
@@ -130,7 +130,7 @@ class _Host:
 
     @property
     def value(self) -> tuple[int, int, int]:
-        """By what two divisions are compared."""
+        """The value by which two divisions are compared."""
         certain = sum(one.asked.source != demand.JOURNAL for one in self.served)
         return certain, len(self.served), sum(one.mib for one in self.served)
 
@@ -216,7 +216,7 @@ def _is_used(view: HostView, gpu: Gpu) -> bool:
 def _idle(
     view: HostView, declared: HostDeclaration, gpu: Gpu, wanted: Sequence[Asked], author: Author, *, reset: bool
 ) -> _Idle:
-    """The modes of a GPU that something of what is asked for could use, and why it cannot have the others."""
+    """The modes of a GPU that some request could use, and why it cannot have the others."""
     assert gpu.mode is not None
     as_it_is = GpuAdvice(gpu=gpu, mode=gpu.mode)
     deciding = settings.deciding(gpu, declared.of_gpus, "mode") or settings.deciding(gpu, declared.of_gpus, "instances")

@@ -1,4 +1,4 @@
-"""A slot without room waits, if it has room once a GPU is idle and gets its declared mode or scheduler."""
+"""A slot without room waits if it would have room once a GPU is idle and gets its declared mode or scheduler."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def instead(
             if busy.until is None or not _would_serve(view, setting, served):
                 continue
             until = f"GPU {gpu.pci} can be given its {what}, once it is idle"
-            hint = explained(refused).hint  # of InUse nobody can ask it later
+            hint = explained(refused).hint  # explained() would find none for an InUse
             return errors.InUse(refused.what, host=refused.host, details=refused.details, hint=hint, until=until)
         except errors.VgpumgrError:
             continue

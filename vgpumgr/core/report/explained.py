@@ -33,7 +33,7 @@ _SHARED_MIG: Final = "mig-time-sliced"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """A wish with its conditions. `gpu_id`: only this GPU, by address or UUID. `policy`: another than the host's."""
+    """A wish with its conditions. `gpu_id`: only this GPU, by address or UUID. `policy`: one other than the host's."""
 
     wish: Wish
     conditions: Conditions

@@ -1,4 +1,4 @@
-"""What `scheduler show` reports for each GPU: both layers side by side, compared with the declaration."""
+"""What `scheduler show` reports for each GPU: its scheduler now and after the next boot, beside the declared one."""
 
 from __future__ import annotations
 
@@ -31,10 +31,9 @@ UNDECLARED: Final = "undeclared"
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SchedulerRow:
     """One GPU. Run-time values are None if unknown (slice and factor: while no vGPU is active), and in MIG mode.
-    `verified`: the driver reports slice and factor now. `state`: ok, drift, pending_reboot, unverified, undeclared (and
 
-    nothing pending); None if it cannot be determined.
-    `declared_where`: the place in the inventory, in words.
+    `verified`: the driver reports slice and factor now. `state`: ok, drift, pending_reboot, unverified, undeclared (and
+    nothing pending); None if it cannot be determined. `declared_where`: the place in the inventory, in words.
     """
 
     host: HostName

@@ -1,7 +1,7 @@
 """The room that a host keeps for what is declared there: for VMs not defined yet, and for owners' reservations.
 
-It is taken as by a reservation, where the host's policy would place it now. Nothing of it is written anywhere. What
-could not be placed keeps nothing.
+It is taken as by a reservation, where the host's policy would place it now. It is written nowhere. For what finds no
+place, nothing is kept.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ def missing(view: HostView, declared: HostDeclaration, one: ReservationDeclarati
 
 
 def _kept(view: HostView, declared: HostDeclaration, name: str, asked: SlotDeclaration, count: int = 1) -> HostView:
-    """The host with so many places kept, or with as many as there is room for. Its ledger is what it was."""
+    """The host with `count` places kept, or as many as there is room for. Its ledger does not change."""
     terms = Terms(owner=None, by=str(asked.where), at="", left_s=0)
     for number in range(count):
         facts, slot = view.snapshot, Slot(f"{asked.slot}.{number}")

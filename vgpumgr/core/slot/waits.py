@@ -46,7 +46,7 @@ def plan_waiting(view: HostView, request: AttachRequest, refused: errors.Vgpumgr
 def noted(domain: Domain, request: AttachRequest) -> tuple[plan_steps.SetWait, ...]:
     """The step that notes a request as waiting; none if it is noted, or if the definition cannot be written now.
 
-    The same wish waits since it was first noted, whoever asks for it now.
+    The same wish has waited since it was first noted, whoever asks for it now.
     """
     before = domain.wait(request.slot)
     asks_same = before is not None and _asks_same(before, request)

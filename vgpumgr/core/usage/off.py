@@ -1,4 +1,4 @@
-"""Since when each vGPU's VM is off, as every round since has shown. Missing rounds and long pauses prove nothing."""
+"""Since when each vGPU's VM has been off, as all rounds since show. Missing rounds and long pauses prove nothing."""
 
 from __future__ import annotations
 

@@ -98,7 +98,7 @@ def _is_split(key: VgpuKey, by_key: Mapping[VgpuKey, object]) -> bool:
 
 
 def findings(latest: Sequence[LatestHost], *, now_s: float, every_s: float | None) -> Iterator[Finding]:
-    """Why the output may be old, incomplete or wrong in time: no samples, a host not fully read, a wrong clock."""
+    """Why the output may be old, incomplete, or have wrong times: no samples, a host not fully read, a wrong clock."""
     if not latest:
         return
     newest = max(host.last.at for host in latest)

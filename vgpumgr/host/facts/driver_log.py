@@ -1,8 +1,8 @@
 """What the driver says about itself: its lines in the kernel's log, and those of its two daemons in the journal.
 
-The kernel's are records of /dev/kmsg (the kernel's Documentation/ABI/testing/dev-kmsg), which only a reader that is at
-its end before a write can tell from older ones. A host without a journal, or one that lets nobody read it, gives fewer
-lines, never an error. VMs have a say in these texts: nobody may take them for more than text.
+The kernel's are records of /dev/kmsg (the kernel's Documentation/ABI/testing/dev-kmsg). Only a reader that was at its
+end before a write can tell the new ones from older ones. A host whose journal is missing or cannot be read gives fewer
+lines, never an error. VMs can influence these texts: they are shown, and never interpreted.
 """
 
 import json
@@ -42,7 +42,7 @@ def of_this_boot(root: Root) -> List[str]:
 
 @contextmanager
 def _log(root: Root, whence: int) -> Iterator[Optional[int]]:
-    """The kernel's log, open at its begin or end; None if it cannot be read."""
+    """The kernel's log, open at its start or end; None if it cannot be read."""
     descriptor = None
     try:
         with suppress(OSError):
@@ -55,7 +55,7 @@ def _log(root: Root, whence: int) -> Iterator[Optional[int]]:
 
 
 def _kernel(descriptor: Optional[int], most: int) -> List[str]:
-    """From where the descriptor stands to the end."""
+    """The driver's lines from the descriptor's position on."""
     data = bytearray()
     while descriptor is not None and len(data) < _MOST_BYTES:
         try:
@@ -104,5 +104,5 @@ def _message(line: bytes) -> str:
 
 
 def _newest(lines: Iterable[str], most: int) -> List[str]:
-    """The last of them, each once."""
+    """The last of the different lines, in the order in which they first occur."""
     return list(dict.fromkeys(line[:_LONGEST] for line in lines))[-most:]

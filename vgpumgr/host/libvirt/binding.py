@@ -114,7 +114,7 @@ class Library:
 
 
 class Connection:
-    """An open connection. Used by one thread at a time."""
+    """An open connection, for one thread at a time."""
 
     def __init__(self, library: Library, pointer: int) -> None:
         self._library = library

@@ -273,7 +273,7 @@ class VgpuSteps:
 
     @contextmanager
     def _begin(self, ledger: Ledger, step: Step, write: Write, vgpu: Optional[VgpuFact] = None) -> Iterator[_Begun]:
-        """A write, and the ledger with its record, which must be on disk before. `vgpu`: the one that it removes."""
+        """A write, and the ledger with its record, to be on disk before the write. `vgpu`: the one that it removes."""
         path, text = write
         with self._writer.ready(self._root.path(path), text) as writing:
             vfio = vgpu["vfio"] if vgpu is not None else ()
@@ -344,7 +344,7 @@ class VgpuSteps:
 
 
 def _entry_of(step: Step, *, boot: str, state: EntryState) -> Entry:
-    """The ledger's entry for the vGPU that the step creates."""
+    """The ledger's entry for the step's vGPU."""
     keys = {key: value for key, value in step.items() if key in OurVgpu.__annotations__}
     if step["mig"] is None:
         del keys["mig"]  # an older vgpumgr reads the file as long as nothing in it is MIG-backed

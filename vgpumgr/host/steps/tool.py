@@ -35,7 +35,7 @@ class Ended(NamedTuple):
 def run_tool(root: Root, program: str, arguments: Sequence[str], deadline_s: float) -> Ended:
     """Run it to its end. Raises Refusal: ToolRefused if it cannot be started, Deadline if it does not end in time.
 
-    A program that does not end in time is not killed: only it can finish the change of the driver that it has begun.
+    A program that does not end in time is not killed: only it can finish the change that it has begun in the driver.
     It has neither the lock nor the controller's channel.
     """
     command = shlex.join([program, *arguments])

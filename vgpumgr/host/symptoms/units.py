@@ -15,7 +15,7 @@ _LIMIT_S = 5.0
 
 
 def read_units(root: Root, unknown: Unknowns) -> Optional[List[UnitFact]]:
-    """Those of them that are installed. `show` starts nothing, and knows nothing of others' secrets."""
+    """The units that are installed. `systemctl show` starts nothing and shows no secrets."""
     try:
         if not is_there(root.path(_SYSTEMD)):
             return []

@@ -111,7 +111,7 @@ def obey(gpu: Gpu, order: Order, *, branch: int, counts_idle: bool) -> dict[Engi
     if order.policy not in tuple(Policy):
         raise Unsupported
     if gpu.mixed and order.policy == Policy.FIXED_SHARE:
-        raise Unsupported  # likely: NVIDIA's guide says that the two do not go together, and not what the driver answers
+        raise Unsupported  # likely: NVIDIA's guide says that the two exclude each other, but not what the driver answers
     if order.arr not in (ARR_DEFAULT, ARR_OFF, ARR_ON):
         raise Invalid  # likely
     scheduling = _scheduling(order, branch)

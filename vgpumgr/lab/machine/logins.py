@@ -1,4 +1,4 @@
-"""Who can log in to a host: root, and `ops`, whom sudo lets do everything without a password, both with the lab's key.
+"""Who can log in to a host, with the lab's key: root, and `ops`, who may do everything by sudo without a password.
 
 The accounts are those of this machine, and `ops`. Only the host's copies of the files are written.
 """

@@ -15,7 +15,7 @@ PAGE = 4096  # the size that sysfs reports for a text file, and the most that on
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """`mode` includes the type bits, as in stat(2). Each kind uses its own of `names`, `read`/`write` and `target`."""
+    """`mode` includes the type bits (stat(2)). A directory has `names`, a file `read` and `write`, a link `target`."""
 
     mode: int
     size: int = 0

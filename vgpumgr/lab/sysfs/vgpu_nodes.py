@@ -1,4 +1,4 @@
-"""vGPU types and vGPUs in /sys for both frameworks: mediated devices, and nvidia/ on each VF."""
+"""vGPU types and vGPUs in /sys, as mediated devices, or (vendor-vfio) as nvidia/ on each VF."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 _MDEV_DRIVER = "nvidia-vgpu-vfio"
 _HEADER = "ID    : vGPU Name\n"
 _NOT_APPLICABLE = "Not Applicable\n"
-# Branches that added files to nvidia/. 525 has two, on both frameworks (NVIDIA's open kernel part; a capture
-# of an A2 with mdevs); five on a VF of L40S and H100 hosts; six with 580.105 (a capture of an RTX PRO 6000).
+# The branches that added files to nvidia/. 525 has two of them, on mdevs and VFs alike (NVIDIA's open kernel part; a
+# capture of an A2 with mdevs). VFs of L40S and H100 hosts have five; with 580.105 six (a capture of an RTX PRO 6000).
 _FIRST_PLACES = 550
 _FIRST_WARM_UPDATE = 580
 

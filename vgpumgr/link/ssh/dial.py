@@ -46,7 +46,7 @@ class _Address(NamedTuple):
 
 
 def dial(endpoint: Endpoint, deadlines: Deadlines) -> SshSocket:
-    """A connected socket whose peer has sent its SSH version line, too (still unread). Raises Unreachable."""
+    """A connected socket on which the peer's SSH version line has arrived, still unread. Raises Unreachable."""
     stages.enter(endpoint.host, "dns")
     addresses = _resolve(endpoint, deadlines.dns)
     stages.enter(endpoint.host, "tcp")
@@ -108,7 +108,7 @@ def _connect_first(endpoint: Endpoint, addresses: list[_Address], timeout_s: flo
         )
     _, last = failures[-1]
     if isinstance(last, ConnectionResetError | BrokenPipeError):
-        # A reset during the handshake is a refusal; so this one came right after it, before we could look.
+        # A reset during TCP's handshake shows as a refusal, so this one came right after it, before we could look.
         raise Unreachable(endpoint.host, "banner", _reason(last), hint=_DROPPED) from last
     hint = "is sshd running on that host, and on that port?" if isinstance(last, ConnectionRefusedError) else None
     raise Unreachable(
@@ -158,7 +158,7 @@ def await_banner(endpoint: Endpoint, wire: Wire, timeout_s: float) -> None:
             return
         if is_closed or len(data) >= PEEK_BYTES:
             raise _not_ssh(endpoint, data, is_closed=is_closed)
-        # Peeked bytes stay readable, so peek() may return at once; only here do we wait by a short sleep.
+        # Peeked bytes stay readable, so peek() may return at once; this short sleep is the only wait.
         time.sleep(min(0.02, deadline.remaining()))
     if data:
         raise _not_ssh(endpoint, data, is_closed=False)

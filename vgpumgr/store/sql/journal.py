@@ -67,9 +67,9 @@ _CONDITIONS = {
 
 
 def write(path: Path, lines: Iterable[Begin | End]) -> None:
-    """Write runs that begin, each of which gets its number, and ends: all of them, or nothing.
+    """Write beginnings of runs, each of which gets its number, and ends of runs: all of them, or nothing.
 
-    Creates the file if missing, and deletes runs that are too old to keep.
+    It creates the file if missing, and deletes runs that are too old to keep.
     """
     with file.transaction(path, SCHEMA) as connection:
         number = None
@@ -88,7 +88,7 @@ def write(path: Path, lines: Iterable[Begin | End]) -> None:
 def select_runs(path: Path, question: Question) -> Sequence[JournalEntry]:
     """Newest first, by number: two controllers' clocks, or a clock that was set back, do not disturb the order.
 
-    A damaged row (changed by hand, or on the disk where SQLite does not look) hides no other one: it is shown as far as
+    A damaged row (by hand, or on disk in a way that SQLite does not notice) hides no other one: it is shown as far as
     it can be read, and its message says what cannot.
     """
     parameters = asdict(question)
@@ -102,9 +102,9 @@ def select_runs(path: Path, question: Question) -> Sequence[JournalEntry]:
 
 
 def count_attached(path: Path, since: str, until: str) -> Sequence[tuple[str, Sequence[str], int]]:
-    """How often attaches of that time that were done made vGPUs of which types, by host.
+    """By host, the types of the vGPUs that an attach done in that time made, and how many such attaches there were.
 
-    There are none without a file, nor in one of an earlier version. Raises StoreError; writes nothing.
+    A missing file, or one of an earlier version, has none. Raises StoreError; writes nothing.
     """
     with file.reading(path, SCHEMA) as connection:
         if connection is None or scalar(connection, "SELECT max(version) FROM migration") < _MADE_SINCE:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from vgpumgr.core.usage.usage_window import Series, Window
     from vgpumgr.names import HostName
 
-# Limits for one host: NVIDIA's largest takes 16 GPUs of 48 vGPUs, and VMs come and go while samples are kept.
+# Limits for one host: NVIDIA's largest has 16 GPUs of 48 vGPUs each, and VMs come and go while samples are kept.
 MAX_IN_ROUNDS = 2_000
 MAX_SERIES = 20_000
 _SERIES_IDS, _OF_VM, _OF_HOST = "SELECT id FROM series", "(vm = :vm OR vm_uuid = :vm)", "host = :host"
@@ -219,7 +219,7 @@ def _put_off(connection: sqlite3.Connection, rounds: Sequence[Round], every_s: f
 
 @contextmanager
 def _ours(path: Path) -> Iterator[None]:
-    """For decoding what we wrote. Raises SamplesCorrupt on failure: the file was damaged where SQLite does not look."""
+    """A block that decodes what we wrote. Raises SamplesCorrupt if it cannot: SQLite did not notice the damage."""
     try:
         yield
     except (ValueError, LookupError, TypeError, AttributeError, OverflowError, struct.error) as error:

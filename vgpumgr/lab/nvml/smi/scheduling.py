@@ -35,7 +35,7 @@ _BAD_POLICY = "Requested vGPU scheduler policy is not supported."
 
 
 def check_wish(values: Mapping[str, str]) -> None:
-    """Check the options' values. A slice needs ARR off, frequency and factor need it on."""
+    """Check the options' values. A slice needs `-a 0`, which frequency and factor exclude."""
     for option, value in values.items():
         if not value.isdecimal():
             raise SmiError(f"Invalid value for option {option}: {value}", INVALID_ARGUMENT)
