@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import importlib.util
 import io
 import os
@@ -24,10 +25,10 @@ if TYPE_CHECKING:
     from vgpumgr.link.program.package import Packages
 
 OURS = resources.host_sources()
-SOURCES = {**OURS, nvml_cut.BINDING: nvml_cut.cut(nvml_cut.source(), OURS.values())}
+NAMES = (*OURS, nvml_cut.BINDING)
 ONE = "vgpumgr_host/refusal.py"
 NVIDIAS = b"class NVMLError(Exception): pass\ndef _nvmlGetFunctionPointer(name): pass\n"
-FEW = {ONE: SOURCES[ONE], nvml_cut.BINDING: b""}  # which names nothing of NVIDIA's
+FEW = {ONE: OURS[ONE], nvml_cut.BINDING: b""}  # which names nothing of NVIDIA's
 _COMPILED = """
 import sys, zipimport
 sys.path.insert(0, sys.argv[1])
@@ -39,9 +40,15 @@ print(len(compiled))
 """
 
 
+@functools.cache
+def sources() -> dict[str, bytes]:
+    """By name. Not made where this file is imported, which each worker does."""
+    return {**OURS, nvml_cut.BINDING: nvml_cut.cut(nvml_cut.source(), OURS.values())}
+
+
 @pytest.fixture(scope="module")
 def both(tmp_path_factory: pytest.TempPathFactory) -> Packages:
-    return package.make(SOURCES, tmp_path_factory.mktemp("made"))
+    return package.make(sources(), tmp_path_factory.mktemp("made"))
 
 
 @pytest.fixture(scope="module")
@@ -77,7 +84,7 @@ def start(data: bytes, folder: Path, code: str = _COMPILED) -> str:
 def test_it_holds_the_host_program_as_source_and_compiled_and_nothing_else(made: bytes) -> None:
     files = unpack(made)
     assert "vgpumgr_host/program.py" in files
-    assert set(files) == set(SOURCES) | {f"{name}c" for name in SOURCES}
+    assert set(files) == set(NAMES) | {f"{name}c" for name in NAMES}
     unchecked_hash = (1).to_bytes(4, "little")
     assert {data[:8] for name, data in files.items() if name.endswith("c")} == {
         importlib.util.MAGIC_NUMBER + unchecked_hash
@@ -85,12 +92,12 @@ def test_it_holds_the_host_program_as_source_and_compiled_and_nothing_else(made:
 
 
 def test_a_far_host_is_sent_the_sources_alone(both: Packages) -> None:
-    assert set(unpack(both.far)) == set(SOURCES)
+    assert set(unpack(both.far)) == set(NAMES)
     assert len(both.far) < 88_500 < len(both.near)
 
 
 def test_the_same_sources_make_the_same_bytes(both: Packages, tmp_path: Path) -> None:
-    assert package.make(SOURCES, tmp_path) == both
+    assert package.make(sources(), tmp_path) == both
 
 
 def test_a_host_with_this_python_compiles_nothing(made: bytes, tmp_path: Path) -> None:
@@ -109,14 +116,14 @@ def test_a_traceback_names_file_and_line(made: bytes, tmp_path: Path, *, compile
     files = {name: data for name, data in unpack(made).items() if compiled or name.endswith(".py")}
     code = "import sys; sys.path.insert(0, sys.argv[1]); from vgpumgr_host.files import Root; Root(7)"
     said = start(package.pack(files, level=1), tmp_path, code)
-    lines = SOURCES["vgpumgr_host/files.py"].decode().split("\n")
+    lines = OURS["vgpumgr_host/files.py"].decode().split("\n")
     line = next(number for number, text in enumerate(lines, 1) if "os.fspath(top)" in text)
     assert f'vgpumgr_host/files.py", line {line}, in __init__' in said
 
 
-@pytest.mark.parametrize("name", SOURCES)
+@pytest.mark.parametrize("name", NAMES)
 def test_without_its_comments_a_module_is_the_same_line_by_line(name: str) -> None:
-    source = SOURCES[name]
+    source = sources()[name]
     sent = package.without_comments(source)
     assert sent.count(b"\n") == source.count(b"\n")
     assert statements(sent) == statements(source)
@@ -144,7 +151,10 @@ def test_a_comment_ends_a_docstring_is_nothing_code_is_indented_by_less_and_othe
 
 def test_no_assert_of_the_host_program_is_lost_by_compiling() -> None:
     found = [
-        name for name, source in SOURCES.items() for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Assert)
+        name
+        for name, source in sources().items()
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.Assert)
     ]
     assert found == []
 
