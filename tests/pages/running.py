@@ -8,15 +8,21 @@ from __future__ import annotations
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
+from vgpumgr.lab import fleet
+from vgpumgr.lab.layout import Layout
 
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from contextlib import AbstractContextManager
+
+    from tests.lab_fixtures import Lab
     from tests.pages.reading import Block, Command
 
 CHECKOUT = Path(__file__).resolve().parents[2]
@@ -65,26 +71,48 @@ def parts(page: Sequence[Block]) -> list[list[Block]]:
     return [part for part in found if any(block.commands or block.before for block in part)]
 
 
-def run_part(part: Sequence[Block], folder: Path, programs: Path = BIN, first: Path | None = None) -> list[Ran]:
+def run_part(
+    part: Sequence[Block],
+    folder: Path,
+    programs: Path = BIN,
+    first: Path | None = None,
+    lend: Callable[[str], AbstractContextManager[Lab]] | None = None,
+) -> list[Ran]:
     """Run the blocks of one lab, or of none where the page starts its own. `folder`: a directory that is made for it.
 
-    `first`: where a program is looked for before that.
+    `first`: where a program is looked for before that. `lend`: who lends labs, by their spec; else one is started here.
     """
-    here, lab = folder / "here", folder / "lab"
+    here = folder / "here"
     here.mkdir(parents=True)
+    spec = part[0].lab
+    if not spec:
+        return _run(part, folder, programs, first, None)
+    file = LABS / f"{spec}.yml"
+    wanted = str(file) if file.exists() else spec
+    if lend is not None:
+        with lend(wanted) as lab:
+            return _run(part, folder, programs, first, lab.layout)
+    command = ["lab", "up", "--quiet", "--pace", "0.1", "--dir", str(folder / "lab"), "--spec", wanted]
+    subprocess.run([programs / "vgpumgr", *command], check=True, capture_output=True, timeout=120)
+    return _run(part, folder, programs, first, Layout(folder=folder / "lab"))
+
+
+def _run(part: Sequence[Block], folder: Path, programs: Path, first: Path | None, layout: Layout | None) -> list[Ran]:
+    """A lab below `folder` is taken down at the end."""
+    here = folder / "here"
+    lab = folder / "lab" if layout is None else layout.folder
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("VGPUMGR_", "ANSIBLE_"))}
     path = ":".join([*([str(first)] if first else []), str(programs), environment["PATH"]])
     environment |= {"PATH": path, "COLUMNS": "160", "TZ": "UTC", "VGPUMGR_LAB": str(lab)}
     environment |= {"CHECKOUT": str(CHECKOUT)}
     own_lab = any("lab up" in command.text for block in part for command in block.commands)
     try:
-        if spec := part[0].lab:
-            environment |= _lab_up(spec, lab, environment)
-            (here / "inventory").symlink_to(lab / "inventory")
-            # By this path it is not known to be a lab's, for which no job is installed.
-            environment["VGPUMGR_INVENTORY"] = str(here / "inventory")
+        if layout is not None:
+            # There it is not known to be a lab's, for which no job is installed.
+            shutil.copytree(layout.inventory, here / "inventory")
+            environment |= {**fleet.environment(layout), "VGPUMGR_INVENTORY": str(here / "inventory")}
         script = folder / "page.sh"
-        script.write_text("\n".join(_script(part, folder, programs, private=not own_lab)), encoding="utf-8")
+        script.write_text("\n".join(_script(part, folder, lab, programs, private=not own_lab)), encoding="utf-8")
         shell = ["bash", str(script)] if own_lab else ["unshare", "--mount", "bash", str(script)]
         done = subprocess.run(
             shell,
@@ -97,22 +125,12 @@ def run_part(part: Sequence[Block], folder: Path, programs: Path = BIN, first: P
             check=False,
         )
     finally:
-        for one in filter(Path.exists, (lab, here / ".lab")):
+        for one in filter(Path.exists, (folder / "lab", here / ".lab")):
             subprocess.run(["vgpumgr", "lab", "down", "--dir", one], env=environment, check=False, timeout=60)
-    return _read(part, done.stdout.decode("utf-8", "replace"), folder)
+    return _read(part, done.stdout.decode("utf-8", "replace"), lab)
 
 
-def _lab_up(spec: str, lab: Path, environment: dict[str, str]) -> dict[str, str]:
-    """Start it; returns what it says that the shell is to export."""
-    file = LABS / f"{spec}.yml"
-    wanted = str(file) if file.exists() else spec
-    command = ["vgpumgr", "lab", "up", "--quiet", "--pace", "0.1", "--dir", str(lab), "--spec", wanted]
-    said = subprocess.run(command, env=environment, check=True, capture_output=True, text=True, timeout=120).stdout
-    lines = (shlex.split(line)[1] for line in said.splitlines() if line.startswith("export "))
-    return dict(line.partition("=")[::2] for line in lines)
-
-
-def _script(part: Sequence[Block], folder: Path, programs: Path, *, private: bool) -> list[str]:
+def _script(part: Sequence[Block], folder: Path, lab: Path, programs: Path, *, private: bool) -> list[str]:
     lines = ["exec 2>&1"]
     if private:
         lines.append(f"mkdir {folder}/own && mount -t tmpfs own {folder}/own || exit 1")
@@ -133,7 +151,7 @@ def _script(part: Sequence[Block], folder: Path, programs: Path, *, private: boo
         for command in block.commands:
             lines += [
                 f"echo '{_MARK.format(number)}'",
-                _line(command, folder, programs),
+                _line(command, lab, programs),
                 'echo; echo "--- ended $? ---"',
             ]
             number += 1
@@ -142,9 +160,9 @@ def _script(part: Sequence[Block], folder: Path, programs: Path, *, private: boo
     ]
 
 
-def _line(command: Command, folder: Path, programs: Path) -> str:
+def _line(command: Command, lab: Path, programs: Path) -> str:
     text = (
-        command.text.replace("/tmp/lab", f"{folder}/lab")
+        command.text.replace("/tmp/lab", str(lab))
         .replace("$PWD/.venv/bin", str(programs))
         .replace(".venv/bin", str(programs))
     )
@@ -157,7 +175,7 @@ def _line(command: Command, folder: Path, programs: Path) -> str:
     return text
 
 
-def _read(part: Sequence[Block], text: str, folder: Path) -> list[Ran]:
+def _read(part: Sequence[Block], text: str, lab: Path) -> list[Ran]:
     found = []
     commands = [(block, command) for block in part for command in block.commands]
     assert "--- before failed ---" not in text, text
@@ -166,7 +184,7 @@ def _read(part: Sequence[Block], text: str, folder: Path) -> list[Ran]:
     for (block, command), piece in zip(commands, pieces, strict=True):
         ended = _ENDED.search(piece)
         assert ended is not None, piece
-        text = _ANSI.sub("", piece[: ended.start()]).replace(str(folder / "lab"), "/tmp/lab")
+        text = _ANSI.sub("", piece[: ended.start()]).replace(str(lab), "/tmp/lab")
         if command.answer is not None:  # the terminal shows what is typed before it is asked for
             text = text.removeprefix(f"{command.answer}\n").replace("[y/N]: ", f"[y/N]: {command.answer}\n", 1)
         lines = text.split("\n")
