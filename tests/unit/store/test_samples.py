@@ -424,3 +424,10 @@ def test_a_host_that_left_the_fleet_is_forgotten_and_what_it_used_is_not(samples
     assert {key.host for key in totals(samples, T0, T0 + 3600 * SECOND)} == {"kvm01", "kvm02"}
     samples.add(rounds(1, host="kvm02", begin_us=T0 + 90 * SECOND))
     assert {one.last.host: one.errors for one in samples.latest()} == {"kvm01": {}, "kvm02": {}}
+
+
+def test_a_tally_that_holds_no_numbers_is_told_as_damage_by_whoever_reads_it(samples: Samples) -> None:
+    samples.add(rounds(1))
+    done_by_hand(samples, "UPDATE bucket SET sm_histogram = 7")
+    with pytest.raises(errors.SamplesCorrupt, match="damaged"):
+        samples.usage(HOUR)

@@ -74,7 +74,7 @@ def read(path: str | None) -> KeptPlan | None:
         raise errors.UsageError(
             f"--plan: {path} cannot be read: {error.strerror}", hint="use a file that --out wrote"
         ) from error
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise errors.UsageError(
             f"--plan: {path} is not a plan: {error}", hint="`--check --out FILE` makes one"
         ) from error

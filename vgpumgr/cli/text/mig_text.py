@@ -104,11 +104,18 @@ def drawing(slices: int, instances: Sequence[Drawn], width: int, *, ascii_only: 
     states = sorted({box.state for box in boxes if box.state} - {State.PLANNED}, key=[*State].index)
     if states:
         rows.append(_row(strokes, [box.fill(strokes) * box.inner for box in boxes], boxes))
-    numbers = "".join(f" {number}".ljust(cell) for number in range(slices)).rstrip()
+    numbers = _numbers(slices, cell)
     lines = [numbers, _edge(strokes, strokes.top, boxes), *rows, _edge(strokes, strokes.bottom, boxes)]
     notes = [box.note for box in boxes if box.key]
     notes += ["   ".join(f"{strokes.fills[state]} {state}" for state in states)] if states else []
     return [*lines, *(line for note in notes for line in wrapped(note, width))]
+
+
+def _numbers(slices: int, cell: int) -> str:
+    """The slices' numbers; only every second one where the last would not fit its slice."""
+    every = 1 if len(f" {slices - 1}") <= cell else 2
+    shown = ("" if number % every else f" {number}"[-cell:] for number in range(slices))
+    return "".join(text.ljust(cell) for text in shown).rstrip()
 
 
 def _boxes(slices: int, instances: Sequence[Drawn], cell: int) -> list[_Box]:

@@ -27,7 +27,7 @@ YIELDS: Final = "yields"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """A slot's vGPU that the VM gets or loses at its next start, or (`yields`) that a task waits for, as `waits` says."""
+    """A slot's vGPU that the VM gets or loses at its next start, or (`yields`) that a task waits for: see `waits`."""
 
     slot: Slot
     does: Literal["gets", "loses", "yields"]

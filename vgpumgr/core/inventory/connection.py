@@ -75,7 +75,8 @@ _ENVIRONMENT = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 _SUDO = ("sudo", "ansible.builtin.sudo")
 _LOGIN = re.compile(r"[A-Za-z_][A-Za-z0-9_.@\\-]{0,255}\$?")  # a domain's user may be DOMAIN\name or name@domain
 # Options that decide which machine is reached, and as whom, with the variables to write instead. A variable that is set
-# is used. On ssh's command line Ansible 2.19 puts it before ssh_common_args and ssh_extra_args, but after ssh_args.
+# is used. On ssh's command line Ansible 2.19 puts it before ssh_common_args and ssh_extra_args, but after _FIRST.
+_FIRST = "ansible_ssh_args"
 _INSTEAD = {"port": _PORT, "-p": _PORT, "user": _USER, "-l": _USER}
 _ELSEWHERE = {
     "hostname": "write ansible_host",
@@ -90,6 +91,15 @@ _HARMLESS = {
 }
 
 
+class _Unread(NamedTuple):
+    """An option of _INSTEAD in the ssh arguments of the variable `name`."""
+
+    where: Location
+    name: str
+    option: str
+    argument: str
+
+
 class _Arguments(NamedTuple):
     """The settings that ssh arguments contain. None: the arguments do not set this one.
 
@@ -101,7 +111,7 @@ class _Arguments(NamedTuple):
     agent: str | None = None
     jumps: tuple[jump_hosts.Hop, ...] | None = None
     ssh_config: str | None = None
-    unread: tuple[tuple[Location, str], ...] = ()  # options of _INSTEAD
+    unread: tuple[_Unread, ...] = ()
 
     def jumps_of(self, user: str) -> tuple[JumpHost, ...]:
         """The jump hosts. A jump host without a user of its own gets `user`, the host's."""
@@ -362,7 +372,7 @@ class Connections:
                 jumps = self._jump_hosts(argument, name, value)
                 return args._replace(jumps=jumps if args.jumps is None else args.jumps)
             case _ if keyword in _INSTEAD:
-                return args._replace(unread=(*args.unread, (value.where, option)))
+                return args._replace(unread=(*args.unread, _Unread(value.where, name, option, argument)))
             case _:
                 self._check_option(name, option, argument, value)
                 return args
@@ -383,12 +393,16 @@ class Connections:
         else:
             self.report.finding(value.where, f"{name}: {option} is ignored")
 
-    def _check_unread(self, unread: tuple[tuple[Location, str], ...], variables: Table) -> None:
-        for where, option in unread:
-            names = _INSTEAD[option.lower()]
-            if _last(variables, names) is None:
-                text = f"the ssh arguments have {option}, which is not read from there"
-                self.report.problem(where, text, f"write {names[0]}")
+    def _check_unread(self, unread: tuple[_Unread, ...], variables: Table) -> None:
+        for one in unread:
+            names = _INSTEAD[one.option.lower()]
+            said = _last_member(variables, names)
+            if said is None:
+                text = f"the ssh arguments have {one.option}, which is not read from there"
+                self.report.problem(one.where, text, f"write {names[0]}")
+            elif one.name == _FIRST and one.argument != str(said.value.data):
+                text = f"{_FIRST} has {one.option} {one.argument}, which Ansible uses in place of {said.key.data}"
+                self.report.problem(one.where, text, f"write {names[0]}: {one.argument}, and take the option out")
 
     def _jump_hosts(self, argument: str, name: str, value: Value) -> tuple[jump_hosts.Hop, ...]:
         try:
@@ -454,7 +468,7 @@ def _options(words: list[str]) -> Iterator[tuple[str, str]]:
     """The arguments of ssh as (option, argument). -J is ProxyJump, as is a ProxyCommand that only jumps; -W
     counts as ProxyCommand; other letters keep their dash.
     """
-    letters_with_argument = "BbcDEeFIiJLlmOopQRSWw"
+    letters_with_argument = "BbcDEeFIiJLlmOoPpQRSWw"
     rest = iter(words)
     for word in rest:
         letters = re.match(rf"-([^{letters_with_argument}]*)(.?)(.*)", word, re.DOTALL)  # -qJ jump01

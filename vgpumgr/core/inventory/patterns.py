@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
 Name = TypeVar("Name", bound=str)
-_SUBSCRIPT = re.compile(r"(.+)\[(?:(-?[0-9]+)|([0-9]+)[:-]([0-9]*))\]", re.ASCII)
+_SUBSCRIPT = re.compile(r"(.+)\[(?:(-?[0-9]{1,9})|([0-9]{1,9})[:-]([0-9]{0,9}))\]", re.ASCII)
 _PARTS = re.compile(r"(?:[^\s:\[\]]|\[[^\]]*\])+")
 # With one of these, a pattern that matches groups is compared with the hosts' names, too.
 _AMONG_NAMES = frozenset(".?*[")

@@ -185,6 +185,9 @@ class ClaimDocument:
         return replace(self, claims=tuple(claim for claim in self.claims if claim.slot != slot))
 
 
+_DIGITS = 9  # of a version, that are read as a number: anybody can write more of them than int() takes
+
+
 class UnreadableClaim(ValueError):
     """The VM has an element of ours that cannot be understood. `namespace` is the element's."""
 
@@ -210,11 +213,11 @@ def _guard_version(namespace: str) -> None:
     if namespace == NAMESPACE:
         return
     version = namespace.removeprefix(_FAMILY)
-    newer = version.isdecimal() and int(version) > VERSION
+    newer = version.isdecimal() and (len(version) > _DIGITS or int(version) > VERSION)
     with_which = (
         "use the vgpumgr that wrote it, or a newer one" if newer else "detach the VM with the vgpumgr that wrote it"
     )
-    raise UnreadableClaim(f"its version is {version}, but this vgpumgr knows {VERSION}: {with_which}", namespace)
+    raise UnreadableClaim(f"its version is {version[:40]}, but this vgpumgr knows {VERSION}: {with_which}", namespace)
 
 
 def read_element(element: ET.Element) -> ClaimDocument:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from vgpumgr.core.model.claims import Claim, ClaimDocument
     from vgpumgr.core.model.domain_xml import Domain
     from vgpumgr.core.model.functions import Vgpu
-    from vgpumgr.core.model.snapshot import Gpu
+    from vgpumgr.core.model.snapshot import Gpu, VgpuType
     from vgpumgr.core.model.vgpu import LedgerEntry, VgpuSpec
     from vgpumgr.core.model.view import FindingKind, HostView
     from vgpumgr.core.policies.policy import Policy
@@ -164,19 +164,17 @@ def _adopt(
     _guard_domain(view, domain)
     slot = _slot(view, domain, vgpu)
     claim = domain.claim(slot)
-    assert vgpu.type_id is not None
+    kind = _type(gpu, vgpu, name)
     spec = ownership.spec_of(
         domain,
         slot,
         gpu,
         vgpu,
         generation=claim.generation if claim is not None else _generation(view, domain, slot, vgpu),
-        type_id=vgpu.type_id,
-        type_name=(gpu.types or {})[vgpu.type_id].type_name,
+        type_id=kind.id,
+        type_name=kind.type_name,
     )
-    wish = (
-        claim.wish if claim is not None else profiles.ByProfile(profile=profiles.parse_profile(_short(gpu, vgpu, name)))
-    )
+    wish = claim.wish if claim is not None else profiles.ByProfile(profile=profiles.parse_profile(_short(kind, name)))
     return spec, attach.entering_steps(view, domain, _request(request, domain, slot, claim, wish), spec)
 
 
@@ -292,15 +290,25 @@ def _slot(view: HostView, domain: Domain, vgpu: Vgpu) -> Slot:
     return names.Slot(f"vgpu{number}")
 
 
-def _short(gpu: Gpu, vgpu: Vgpu, name: MdevUuid | PciAddress) -> str:
-    """The profile with which a user would have requested it."""
-    vgpu_type = (gpu.types or {}).get(vgpu.type_id or 0)
-    if vgpu_type is None or vgpu_type.parsed is None:
+def _type(gpu: Gpu, vgpu: Vgpu, name: MdevUuid | PciAddress) -> VgpuType:
+    """Its type. Without NVML, a driver of the vendor-specific framework only names what could be created now."""
+    kind = (gpu.types or {}).get(vgpu.type_id or 0)
+    if kind is None:
         raise errors.Unsure(
-            say("{} is of type {}, which no profile names", name, vgpu.type_name or vgpu.type_id),
+            say("{} is of type {}, which the driver does not name now", name, vgpu.type_name or vgpu.type_id),
+            hint="adopt it once NVML answers",
+        )
+    return kind
+
+
+def _short(kind: VgpuType, name: MdevUuid | PciAddress) -> str:
+    """The profile with which a user would have requested it."""
+    if kind.parsed is None:
+        raise errors.Unsure(
+            say("{} is of type {}, which no profile names", name, kind.type_name),
             hint="it stays as it is: no vgpumgr command could request it again",
         )
-    return vgpu_type.short
+    return kind.short
 
 
 def _generation(view: HostView, domain: Domain, slot: Slot, vgpu: Vgpu) -> int:

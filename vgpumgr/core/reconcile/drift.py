@@ -170,13 +170,15 @@ def _of_claim(claim: Claim, plan: Plan) -> Iterator[_Row]:
             cause = Cause.NOW_IN if claim.origin != step.claim.origin else Cause.ELSEWHERE
             yield "claim", claims.said_by(step.claim), claims.said_by(claim), cause
             return
-        if isinstance(step, steps.PutClaim) and step.claim.binding.placement_id != claim.binding.placement_id:
+        if isinstance(step, steps.PutClaim) and step.claim.binding.lies_at != claim.binding.lies_at:
             wanted, found = (_lies(one.binding) for one in (step.claim, claim))
             yield "claim", wanted, found, Cause.RELOCATED
             return
 
 
 def _lies(binding: claims.Binding) -> str:
+    if binding.mig_profile is not None:
+        return f"GPU instance {binding.mig_profile} at {binding.mig_start}"
     return "no placement id" if binding.placement_id is None else f"placement id {binding.placement_id}"
 
 

@@ -131,6 +131,8 @@ def _why_not(key: Key, hosts: Sequence[HostAnswer]) -> str:
         return "no host was read"
     if any(key in host.ways for host in hosts):
         return "no GPU can take it"
+    if not any(host.ways for host in hosts):
+        return "no GPU offers vGPUs now"
     if key == _SHARED_MIG:
         return "no GPU in MIG mode has more than one vGPU in an instance"
     return f"no GPU has this {'mode' if key in modes.MODES else 'policy'}"

@@ -220,5 +220,5 @@ def _finding(kind: FindingKind, host: HostName | None, text: str) -> Finding:
 def _long(seconds: float) -> str:
     for unit, length in (("d", 86400), ("h", 3600), ("min", 60)):
         if seconds >= 2 * length:
-            return f"{seconds / length:.0f} {unit}"
+            return Own(f"{seconds / length:.0f} {unit}")
     return Own(f"{seconds:.0f} s")

@@ -104,5 +104,6 @@ def _message(line: bytes) -> str:
 
 
 def _newest(lines: Iterable[str], most: int) -> List[str]:
-    """The last of the different lines, in the order in which they first occur."""
-    return list(dict.fromkeys(line[:_LONGEST] for line in lines))[-most:]
+    """The last of the different lines, in the order in which they last occur."""
+    backwards = reversed([line[:_LONGEST] for line in lines])
+    return list(dict.fromkeys(backwards))[:most][::-1]

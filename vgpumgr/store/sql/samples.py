@@ -115,10 +115,11 @@ class Samples:
             by_id = {
                 row[0]: tables.series_of(row) for row in connection.execute(where(tables.SELECT_SERIES, *terms), binds)
             }
-            for row in connection.execute(where(tables.SELECT_BUCKETS, *inside), binds):
-                series = by_id.get(row[1])
-                if series is not None:
-                    series.add(((row[0] >> SERIES_BITS) - window.first) // window.per_cell, tally_of(row))
+            with _ours(self.path):
+                for row in connection.execute(where(tables.SELECT_BUCKETS, *inside), binds):
+                    series = by_id.get(row[1])
+                    if series is not None:
+                        series.add(((row[0] >> SERIES_BITS) - window.first) // window.per_cell, tally_of(row))
         return [series for series in by_id.values() if series.cells]
 
     def names(self) -> tuple[set[str], set[str]]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import time
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.unit.core.law import LAW
@@ -90,7 +91,7 @@ LABELS = st.sampled_from(["1g.5gb", "2g.10gb", "1g.24gb+me.all", "仮想機械-�
 @st.composite
 def gpus(draw: st.DrawFn) -> tuple[int, list[Drawn]]:
     """Any number of slices, with instances on some of them."""
-    slices = draw(st.sampled_from([2, 4, 8]))
+    slices = draw(st.sampled_from([2, 4, 8, 12]))
     instances: list[Drawn] = []
     at = 0
     while at < slices:
@@ -103,7 +104,8 @@ def gpus(draw: st.DrawFn) -> tuple[int, list[Drawn]]:
 
 
 @LAW
-@given(gpus(), st.integers(17, 200), st.booleans())
+@given(gpus(), st.integers(25, 200), st.booleans())
+@example((12, []), 25, True)
 def test_no_line_is_wider_than_asked_for_and_an_instance_is_as_wide_as_its_slices(
     gpu: tuple[int, list[Drawn]], width: int, ascii_only: bool
 ) -> None:
@@ -118,6 +120,9 @@ def test_no_line_is_wider_than_asked_for_and_an_instance_is_as_wide_as_its_slice
         assert {one.start * cell, (one.start + one.size) * cell} <= meetings
         inside = range(one.start * cell + 1, (one.start + one.size) * cell)
         assert not meetings & {*inside}
+    numbers = {int(found[0]): found.end() for found in re.finditer(r"\d+", lines[0])}
+    assert set(numbers) in ({*range(slices)}, {*range(0, slices, 2)})
+    assert all(number * cell < end <= (number + 1) * cell for number, end in numbers.items())
     boxes = [line for line in lines[1:] if line[:1] in "┌│└+|"]
     assert {cell_width(line) for line in boxes} == {len(top)}
 

@@ -151,6 +151,7 @@ def test_a_kept_plan_comes_back_as_it_was(tmp_path: Path) -> None:
     [
         (None, "cannot be read: No such file"),
         ("{", "is not a plan"),
+        ("[" * 100_000, "is not a plan"),
         ("[]", "is not a plan"),
         (json.dumps({"schema": "vgpumgr.change/1"}), "is 'vgpumgr.change/1', and not a plan"),
         (json.dumps({"schema": "vgpumgr.plan/1", "plan": []}), "is not a plan"),

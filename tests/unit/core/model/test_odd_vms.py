@@ -47,6 +47,14 @@ def test_devices_are_read_where_only_the_metadata_is_no_xml() -> None:
     assert [str(device.source) for device in found.live or ()] == [MDEV]
 
 
+def test_a_claim_of_a_version_with_more_digits_than_a_number_has_spoils_nothing_else() -> None:
+    claim = f"<v:vgpumgr xmlns:v='urn:vgpumgr:domain:{'9' * 5000}' vm='x'/>"
+    found = read_domain(documents(SPOILT.replace("<a:b xmlns:a='urn:a'>&b;</a:b>", claim)))
+    assert found.problem is None
+    assert "use the vgpumgr that wrote it, or a newer one" in (found.claim_problem or "")
+    assert [str(device.source) for device in found.inactive] == [MDEV]
+
+
 def test_devices_of_snapshots_and_images_are_read_so_too_and_none_is_lost_between_two_metadata() -> None:
     both = f"<domainsnapshot>{SPOILT}{SPOILT.replace(MDEV, MDEV[:-1] + '2')}</domainsnapshot>"
     found = read_saved_states(SavedDump(uuid=builders.vm_uuid("vm04"), image_xml=SPOILT, snapshots=(("monday", both),)))

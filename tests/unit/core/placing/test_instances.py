@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.core import builders
+from tests.unit.core.declarations import declares
 from tests.unit.core.law import LAW
 from vgpumgr import errors
 from vgpumgr.core import simulate
@@ -18,7 +19,7 @@ from vgpumgr.core.driver import asking, profiles
 from vgpumgr.core.gpu import instance_plan
 from vgpumgr.core.model.snapshot import Unknown
 from vgpumgr.core.placing import fits, instances, takes
-from vgpumgr.core.reconcile import give_back
+from vgpumgr.core.reconcile import give_back, host_plan, tasks
 from vgpumgr.core.slot import attach
 
 if TYPE_CHECKING:
@@ -424,3 +425,14 @@ def test_where_the_ledger_has_no_instance_nothing_is_cached_though_nothing_can_b
 def test_a_gpu_without_mig_has_no_instances_and_that_is_known() -> None:
     view = builders.host(builders.gpu(board="A40"))
     assert instances.why_unread(view.snapshot, view.snapshot.gpus[0]) is None
+
+
+def test_a_claim_that_names_another_slice_than_its_vgpu_has_is_told_as_a_difference() -> None:
+    """As after a kill between the vGPU and its claim."""
+    view = builders.change_claim(
+        given_to(a100(), "vm01", mig_profile="1g.5gb"),
+        lambda claim: replace(claim, binding=replace(claim.binding, mig_start=0)),
+    )
+    (planned,) = host_plan.plan_host(view, declares(), tasks.Author(by="root@ctl1", at="2026-11-22T02:30:00Z")).tasks
+    (row,) = planned.drift
+    assert (row.wanted, row.found) == ("GPU instance 1g.5gb at 6", "GPU instance 1g.5gb at 0")

@@ -18,8 +18,9 @@ from vgpumgr.core.report import findings, listing
 from vgpumgr.names import Slot
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
+    from vgpumgr.core.model.snapshot import VgpuType
     from vgpumgr.core.model.view import HostView
     from vgpumgr.core.reconcile.adopt import AdoptPlan
 
@@ -155,12 +156,17 @@ def with_vm01(view: HostView, **said: Any) -> HostView:
     return builders.change_domain(view, "vm01", lambda found: replace(found, **said))
 
 
+def without(types: Mapping[int, VgpuType], number: int | None) -> dict[int, VgpuType]:
+    return {key: kind for key, kind in types.items() if key != number}
+
+
 def test_what_cannot_be_told_is_refused_with_what_to_do() -> None:
     view, name = by_hand(MDEV_VF)
     vgpu = view.snapshot.gpus[0].vgpus[0]
     two = builders.give(view, "vm02", builders.hostdev(vgpu))
     named = builders.with_foreign(builders.host_of(MDEV_VF))
     untyped = builders.change_vgpus(builders.attached(builders.host()), type_id=None)
+    unlisted = builders.change_gpus(view, lambda gpu: replace(gpu, types=without(gpu.types or {}, vgpu.type_id)))
     taken = builders.attached(builders.give(named, "vm01", builders.hostdev(vgpu)), slot="mine")
     foreign, mine = builders.find(taken, "vm01").inactive
     cases: list[tuple[HostView, str, type[errors.VgpumgrError]]] = [
@@ -170,6 +176,7 @@ def test_what_cannot_be_told_is_refused_with_what_to_do() -> None:
         (with_vm01(view, persistent=False), name, errors.RefusedPlan),
         (with_vm01(view, claim_problem="x"), name, errors.Unsure),
         (untyped, name_of(untyped), errors.Unsure),
+        (unlisted, name, errors.Unsure),
         (named, "0000:ff:1f.7", errors.UnknownVgpu),
         (named, "9e0d0000-0000-4000-8000-00000000ffff", errors.UnknownVgpu),
         (with_vm01(taken, inactive=(mine, replace(foreign, alias="ua-mine"))), name, errors.ConflictingClaim),

@@ -176,3 +176,8 @@ def test_hosts_are_compared_together() -> None:
     there = explain(builders.attached(fleet("A40"), "vm01", "8Q"), gpu_memory="4G")
     (best, *_) = explained.compare([here, there])
     assert [fit.type_name for fit in best.fits] == ["A40-4C", "A40-8C"]
+
+
+def test_where_no_gpu_offers_vgpus_no_mode_or_policy_is_blamed() -> None:
+    view = builders.change_gpus(fleet("A40"), lambda gpu: replace(gpu, framework=None, types=None))
+    assert {one.why_not for one in compared(view, gpu_memory="5G").values()} == {"no GPU offers vGPUs now"}

@@ -77,6 +77,11 @@ def test_of_the_whole_boot_the_newest_lines_are_told(root: Root) -> None:
     ]
 
 
+def test_a_line_that_comes_again_is_among_the_newest(root: Root) -> None:
+    kernel(root, "NVRM: again", *(f"NVRM: {number}" for number in range(200)), "NVRM: again")
+    assert of_this_boot(root)[-1] == "kernel: NVRM: again"
+
+
 @pytest.mark.parametrize(
     "script",
     [
