@@ -67,7 +67,7 @@ def test_a_capture_is_observed_as_what_it_is(read: Read) -> None:
     )
     assert (len(gpu.parents), gpu.parents[0].pci) == (expect["functions"], expect["first_function"])
     assert len(gpu.types or {}) == expect["types"]
-    assert all(vgpu_type.parsed is not None and vgpu_type.size_mib for vgpu_type in (gpu.types or {}).values())
+    assert all(vgpu_type.board and vgpu_type.size_mib for vgpu_type in (gpu.types or {}).values())
     assert {
         vgpu.parent: {
             "uuid": vgpu.uuid,

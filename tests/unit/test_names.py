@@ -233,12 +233,47 @@ def test_a_profile_in_the_wrong_case_is_told_the_right_one(text: str, like: str)
 
 
 @pytest.mark.parametrize(
-    "text", ["", "  ", "4", "Q", "A40", "A40-4Z", "4Q NVIDIA", "A40-4Q-", "\uff14Q", "A40-\u0664Q"]
+    "text",
+    [
+        "",
+        "  ",
+        "4",
+        "Q",
+        "A40",
+        "A40-4z",
+        "4Z",
+        "NVIDIA",
+        "NVIDIA \x1b[31m",
+        "NVIDIA a;b",
+        "4Q NVIDIA",
+        "A40-4Q-",
+        "\uff14Q",
+        "A40-\u0664Q",
+    ],
 )
 def test_what_is_no_profile_is_refused_with_the_grammar(text: str) -> None:
     with pytest.raises(BadName, match="not a profile") as caught:
         profiles.parse_profile(text)
     assert "4Q, A40-4Q or 'NVIDIA A40-4Q'" in (caught.value.hint or "")
+
+
+@pytest.mark.parametrize(
+    ("text", "board", "short"),
+    [
+        ("NVIDIA A40-8", "A40", "8"),
+        ("A40-4Z", "A40", "4Z"),
+        ("A40-4QNEW", "A40", "4QNEW"),
+        ("NVIDIA RTX Pro 6000 Blackwell DC-1-12", "RTXPRO6000", "1-12"),
+        ("NVIDIA GeForce RTX 3050", None, "3050"),
+    ],
+)
+def test_a_name_without_a_series_that_we_know_is_asked_for_with_its_board_or_in_full(
+    text: str, board: str | None, short: str
+) -> None:
+    asked = profiles.parse_profile(text)
+    assert (asked.board, asked.short, asked.text) == (board, short, text)
+    assert profiles.name_of(text).short == short
+    assert profiles.from_attributes({"profile": text}) == profiles.ByProfile(profile=asked)
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,9 @@
 
 A profile has three spellings: `4Q` (any board that has it), `A40-4Q` (that board), `NVIDIA A40-4Q` (the driver's name).
 The grammar of a type name is BOARD-SIZE SERIES [SUFFIX], or BOARD-SLICES-SIZE SERIES for MIG-backed types. SIZE is in
-GB; 0 means 512 MB. The series are A, B, C and Q (NVIDIA's vGPU user guide; vgpu-device-manager v0.5.0). Unlocked
-drivers also have names without a series (RTX2070-2), which can be requested only with their board.
+GB; 0 means 512 MB. The series are A, B, C and Q (NVIDIA's vGPU user guide; vgpu-device-manager v0.5.0). Names without
+a series (A40-8 in the 595 driver, RTX2070-2 in an unlocked one), and with one that we do not know, can be requested
+only with their board; a name of another form (NVIDIA GeForce RTX 3050) only in full.
 """
 
 from __future__ import annotations
@@ -24,8 +25,9 @@ if TYPE_CHECKING:
 
 _TYPE = re.compile(
     r"(?P<board>[A-Za-z0-9]+(?:-[A-Za-z]+)?)-(?:(?P<slices>[1-9])-)?(?P<size>[0-9]{1,3})"
-    r"(?:(?P<series>[ABCQ])(?P<suffix>4|ME|NOME|MEALL|GFX)?)?"
+    r"(?:(?P<series>[ABCQ])(?P<suffix>4|ME|NOME|MEALL|GFX)?|(?P<other>[A-Z][A-Z0-9]{0,15}))?"
 )
+_FULL = re.compile(r"(?:NVIDIA|GRID)(?: [A-Za-z0-9][A-Za-z0-9.+_-]*){1,8}")
 _SHORT = re.compile(r"(?:(?P<slices>[1-9])-)?(?P<size>[0-9]{1,3})(?P<series>[ABCQ])(?P<suffix>4|ME|NOME|MEALL|GFX)?")
 _MEMORY = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,6})?)([GM])(?:iB)?")
 _SHARE = re.compile(r"[0-9]{0,9}(?:\.[0-9]{1,6})?(?<=[0-9])", re.ASCII)
@@ -41,7 +43,7 @@ _RTX_PRO = re.compile(r"RTX Pro (\d{4})", re.IGNORECASE)
 class TypeName:
     """A parsed type name. `short` is the part after the board: 4Q, 1-5CME. `slices` is None for time-sliced types.
 
-    `series` is empty where the name has none.
+    `series` is empty where the name has none that we know. A name of another form has no board: it is all `suffix`.
     """
 
     board: str
@@ -52,17 +54,19 @@ class TypeName:
 
     @property
     def short(self) -> str:
+        if not self.board:
+            return self.suffix
         slices = f"{self.slices}-" if self.slices is not None else ""
         return f"{slices}{self.size_gb}{self.series}{self.suffix}"
 
     @property
     def text(self) -> str:
-        return f"{self.board}-{self.short}"
+        return f"{self.board}-{self.short}" if self.board else self.short
 
     @property
     def nominal_mib(self) -> int:
-        """Framebuffer according to the name, in MiB; the host's own figure takes precedence."""
-        return self.size_gb * 1024 or 512
+        """Framebuffer according to the name, in MiB, 0 if it gives none; the host's own figure takes precedence."""
+        return (self.size_gb * 1024 or 512) if self.board else 0
 
 
 def last_word(driver_name: str) -> str:
@@ -83,7 +87,7 @@ def parse_type_name(text: str) -> TypeName:
         slices=int(slices) if slices else None,
         size_gb=int(match["size"]),
         series=match["series"] or "",
-        suffix=match["suffix"] or "",
+        suffix=match["suffix"] or match["other"] or "",
     )
 
 
@@ -93,6 +97,16 @@ def read_type_name(text: str) -> TypeName | None:
         return parse_type_name(text)
     except BadName:
         return None
+
+
+def name_of(text: str) -> TypeName:
+    """As parse_type_name; what is no such name becomes one of another form."""
+    return read_type_name(text) or other_name(text)
+
+
+def other_name(text: str) -> TypeName:
+    """A name of another form, of which nothing is known but its last word."""
+    return TypeName(board="", slices=None, size_gb=0, series="", suffix=last_word(text))
 
 
 def board_code(driver_name: str) -> str:
@@ -107,7 +121,10 @@ def board_code(driver_name: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Profile:
-    """A profile as asked for. `board` is None for the short spelling. `text` is the original spelling."""
+    """A profile as asked for. `board` is None for the short spelling, and for a name of another form.
+
+    `text` is the original spelling.
+    """
 
     board: str | None
     short: str
@@ -115,7 +132,7 @@ class Profile:
 
 
 def parse_profile(text: str) -> Profile:
-    """Parse `4Q`, `A40-4Q` or `NVIDIA A40-4Q`. Raises BadName."""
+    """Parse `4Q`, `A40-4Q`, `NVIDIA A40-4Q`, or whatever else the driver may call a type in full. Raises BadName."""
     words = text.split()
     last = words[-1] if words else ""
     short = _SHORT.fullmatch(last)
@@ -123,6 +140,8 @@ def parse_profile(text: str) -> Profile:
         return Profile(board=None, short=short[0], text=last)
     if _TYPE.fullmatch(last) is None:
         like = _in_capitals(last)
+        if like is None and _FULL.fullmatch(" ".join(words)) is not None:
+            return Profile(board=None, short=last, text=" ".join(words))
         raise BadName(
             f"not a profile: {text!r}",
             hint=f"did you mean {like}?"
@@ -135,7 +154,7 @@ def parse_profile(text: str) -> Profile:
 def _in_capitals(text: str) -> str | None:
     """The same with the series in capitals, or all of it, if that is a profile: 4q is 4Q."""
     spellings = (text[:-1] + text[-1:].upper(), text.upper())
-    return next((one for one in spellings if _SHORT.fullmatch(one) or _TYPE.fullmatch(one)), None)
+    return next((one for one in spellings if _SHORT.fullmatch(one) or name_of(one).series), None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -200,7 +219,7 @@ def series_of(wish: Wish) -> str | None:
     """The series that a wish is about; None if it does not say."""
     match wish:
         case ByProfile():
-            return parse_type_name(f"any-{wish.profile.short}").series
+            return name_of(f"any-{wish.profile.short}").series
         case ByMemory() | ByShare() | ByFgpu():
             return wish.series
         case _:

@@ -132,9 +132,11 @@ def doubts(domain: Domain, slot: Slot, type_name: str) -> Iterator[str]:
     guest = domain.guest
     if guest is not None and guest.memory_kib is not None and guest.hard_limit_kib is not None:
         yield from _small_limit(domain, guest.memory_kib, guest.hard_limit_kib)
-    ours = profiles.read_type_name(type_name)
-    if ours is None:
-        return
+    ours = profiles.name_of(type_name)
+    if not ours.series:
+        yield say(
+            "{} is of no series that vgpumgr knows: NVIDIA's documents say which licence its guest needs", type_name
+        )
     if guest is not None and not guest.efi and ours.series == "C" and ours.size_gb >= _LARGE_BAR_GB:
         # NVIDIA AI Enterprise, "Requirements for Using NVIDIA vGPU (C-Series)": large BARs want 64-bit MMIO and EFI
         # boot. That is written for ESXi; nothing public says what SeaBIOS does with them.

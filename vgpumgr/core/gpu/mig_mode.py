@@ -201,7 +201,7 @@ def _change(
 ) -> Iterator[plan_steps.MigStep]:
     host, uuid, pci, framework = facts.host, request.gpu_uuid, gpu.pci, gpu.framework
     types = (gpu.types or {}).values()
-    names = [kind.parsed for kind in types if kind.parsed is not None]
+    names = [kind.parsed for kind in types]
     mig_profiles = mig.profiles_of_types(gpu.board, names) if on and gpu.board is not None else ()
     for move in mig_order.moves(
         enabled=mig_state.enabled,

@@ -53,7 +53,7 @@ class VgpuType:
     id: int
     name: str
     type_name: str
-    parsed: profiles.TypeName | None
+    parsed: profiles.TypeName
     framebuffer_mib: int | None
     max: int | None
     mig_profile: int | None = None
@@ -65,7 +65,7 @@ class VgpuType:
         """The framebuffer as the host reports it, else as the name implies."""
         if self.framebuffer_mib is not None:
             return self.framebuffer_mib
-        return self.parsed.nominal_mib if self.parsed else None
+        return self.parsed.nominal_mib or None
 
     @property
     def full_mib(self) -> int:
@@ -73,17 +73,24 @@ class VgpuType:
 
         A 94C has 96246 MiB, and must still serve a wish for 94 GiB.
         """
-        return max(self.parsed.nominal_mib if self.parsed else 0, self.size_mib or 0)
+        return max(self.parsed.nominal_mib, self.size_mib or 0)
 
     @property
     def short(self) -> str:
-        """Its profile on any board; its whole name if it has no series."""
-        return self.parsed.short if self.parsed and self.parsed.series else self.type_name
+        """Its profile on any board; with its board if it has no series, in full if it has no board."""
+        if not self.parsed.board:
+            return self.name
+        return self.parsed.short if self.parsed.series else self.type_name
+
+    @property
+    def mig_backed(self) -> bool:
+        """Whether it needs a GPU instance: by its name, or as NVML says."""
+        return self.parsed.slices is not None or self.mig_profile is not None
 
     @property
     def board(self) -> str | None:
         """The board's code as we write it; None if the name does not match the grammar."""
-        return profiles.board_code(self.name) if self.parsed else None
+        return profiles.board_code(self.name) if self.parsed.board else None
 
 
 class Types(dict[int, VgpuType]):
@@ -92,21 +99,21 @@ class Types(dict[int, VgpuType]):
     @cached_property
     def board(self) -> str | None:
         """The most frequent board code of these types."""
-        codes = Counter(profiles.board_code(vgpu_type.name) for vgpu_type in self.values() if vgpu_type.parsed)
+        codes = Counter(one.board for one in self.values() if one.board is not None)
         return codes.most_common(1)[0][0] if codes else None
 
     @cached_property
     def by_profile(self) -> dict[str, tuple[VgpuType, ...]]:
-        """Those with a name of a board, by the rest of it: 4Q."""
-        return grouped(self.values(), lambda one: () if one.parsed is None else (one.parsed.short,))
+        """By their names without the board: 4Q."""
+        return grouped(self.values(), lambda one: (one.parsed.short,))
 
     @cached_property
     def of_each_size(self) -> dict[bool, tuple[VgpuType, ...]]:
         """Of those that are MIG-backed, and of those that are not: one of each size, the smallest first."""
         ways: dict[bool, dict[int, VgpuType]] = {False: {}, True: {}}
         for one in sorted(self.values(), key=lambda one: one.id):
-            if one.size_mib and one.parsed is not None:
-                ways[one.parsed.slices is not None].setdefault(one.size_mib, one)
+            if one.size_mib:
+                ways[one.mig_backed].setdefault(one.size_mib, one)
         return {way: tuple(by_size[size] for size in sorted(by_size)) for way, by_size in ways.items()}
 
     @cached_property
@@ -114,9 +121,8 @@ class Types(dict[int, VgpuType]):
         """Of the same two kinds: the largest size, where there is one."""
         largest: dict[bool, int] = {}
         for one in self.values():
-            if one.size_mib and one.parsed is not None:
-                way = one.parsed.slices is not None
-                largest[way] = max(largest.get(way, 0), one.full_mib)
+            if one.size_mib:
+                largest[one.mig_backed] = max(largest.get(one.mig_backed, 0), one.full_mib)
         return largest
 
 
@@ -248,7 +254,7 @@ class Gpu:
 
     def _is_another_board(self, type_name: str) -> bool:
         """Whether the driver reports another board than that of a recorded type."""
-        boards = {one.parsed.board for one in (self.types or {}).values() if one.parsed is not None}
+        boards = {one.parsed.board for one in (self.types or {}).values() if one.parsed.board}
         recorded_type = profiles.read_type_name(type_name)
         return bool(boards) and recorded_type is not None and recorded_type.board not in boards
 

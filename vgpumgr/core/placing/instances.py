@@ -90,7 +90,7 @@ class Home:
 
 
 def is_mig_backed(vgpu_type: VgpuType) -> bool:
-    return vgpu_type.parsed is not None and vgpu_type.parsed.slices is not None
+    return vgpu_type.mig_backed
 
 
 def per_instance(vgpu_type: VgpuType) -> int:

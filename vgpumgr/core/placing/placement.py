@@ -324,11 +324,7 @@ def _alternatives(snapshot: HostSnapshot, gpus: Sequence[Gpu], ask: Ask, barred:
     pcis_by_fit: dict[tuple[str, int | None], list[PciAddress]] = {}
     for gpu in gpus:
         series, mib = resolve.wanted(gpu, ask)
-        rows = [
-            (*_distance(fit.type, series, mib), fit)
-            for fit in fits.fits(snapshot, gpu, barred)
-            if fit.type.parsed is not None
-        ]
+        rows = [(*_distance(fit.type, series, mib), fit) for fit in fits.fits(snapshot, gpu, barred)]
         if rows:
             nearest_fit = min(rows, key=lambda row: row[:-1])[-1]
             pcis_by_fit.setdefault((nearest_fit.type.type_name, nearest_fit.left), []).append(gpu.pci)
@@ -343,10 +339,8 @@ def _on(name: str, count: int | None, gpus: Sequence[PciAddress]) -> Iterator[st
 
 
 def _distance(vgpu_type: VgpuType, series: str, mib: Fraction) -> tuple[bool, bool, Fraction, int]:
-    parsed = vgpu_type.parsed
-    assert parsed is not None
-    size = parsed.nominal_mib
-    return parsed.series != series, size < mib, abs(size - mib), vgpu_type.id
+    size = vgpu_type.full_mib
+    return vgpu_type.parsed.series != series, size < mib, abs(size - mib), vgpu_type.id
 
 
 def nearest_profile(snapshot: HostSnapshot, profile: Profile) -> str | None:

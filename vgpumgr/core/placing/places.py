@@ -103,14 +103,10 @@ def differences(gpu: Gpu) -> Iterator[Difference]:
 
 def geometry_of(gpu: Gpu, vgpu_type: VgpuType | None) -> Geometry | None:
     """The geometry of a time-sliced type on this GPU; None for other types, or if its board or sizes are unknown."""
-    if vgpu_type is None or vgpu_type.parsed is None or vgpu_type.parsed.slices is not None or gpu.board is None:
+    if vgpu_type is None or vgpu_type.mig_backed or gpu.board is None:
         return None
     # A type of which the GPU takes one gives the region. If a driver lists only smaller ones, their maximum fills it.
-    region = max(
-        one.parsed.size_gb * (one.max or 1)
-        for one in (gpu.types or {}).values()
-        if one.parsed and one.parsed.slices is None
-    )
+    region = max(one.parsed.size_gb * (one.max or 1) for one in (gpu.types or {}).values() if not one.mig_backed)
     return geometry.of_type(gpu.board, region, vgpu_type.parsed.size_gb, vgpu_type.max)
 
 

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from vgpumgr.names import PciAddress
 
 
+_NO_SIZES = "the driver says no size of a vGPU type that its mode allows"
 _NEEDS_MIG = Refusal(Cause.NEEDS_MIG, "is not in MIG mode")
 
 
@@ -142,23 +143,19 @@ def grant_of(gpu: Gpu, vgpu_type: VgpuType, ask: Ask) -> Grant | None:
 def find_type(gpu: Gpu, profile: Profile) -> VgpuType | None:
     """The GPU's type that a profile names. A short profile matches any board."""
     return next(
-        (
-            one
-            for one in gpu.known_types.by_profile.get(profile.short, ())
-            if one.parsed is not None and one.board is not None and is_named(one.parsed, one.board, profile)
-        ),
+        (one for one in gpu.known_types.by_profile.get(profile.short, ()) if is_named(one.parsed, one.board, profile)),
         None,
     )
 
 
-def is_named(name: TypeName, board: str, profile: Profile) -> bool:
+def is_named(name: TypeName, board: str | None, profile: Profile) -> bool:
     """Whether a profile names that type on that board: the one comparison of what is asked for with what exists."""
     return name.short == profile.short and profile.board in (None, name.board, board)
 
 
 def serves_profile(snapshot: HostSnapshot, ours: VgpuSpec, profile: Profile) -> bool:
     """Whether a vGPU of ours is what a profile names. Its GPU gives the board where its type's name does not."""
-    gpu, name = snapshot.gpu_by_uuid(ours.gpu_uuid), profiles.parse_type_name(ours.type_name)
+    gpu, name = snapshot.gpu_by_uuid(ours.gpu_uuid), profiles.name_of(ours.type_name)
     board = gpu.board if gpu is not None and gpu.type_named(ours.type_name) is not None else None
     if board is None:  # a GPU that is not shown, or does not say: DC may be either of its boards
         board = (profile.board if name.board == profiles.SHARED_CODE else None) or name.board
@@ -169,7 +166,7 @@ def wanted(gpu: Gpu, ask: Ask) -> tuple[str, Fraction]:
     """The series and the size in MiB that a wish asks for on a GPU, to find types near it. Size 0: unknown."""
     match ask.wish:
         case profiles.ByProfile(profile=profile):
-            name = profiles.parse_type_name(f"any-{profile.short}")
+            name = profiles.name_of(f"any-{profile.short}")
             return name.series, Fraction(name.nominal_mib)
         case profiles.ByMemory() | profiles.ByShare() | profiles.ByFgpu() as amount:
             goal = _asked(gpu, amount, ask)
@@ -229,19 +226,16 @@ def _of_mig_profile(gpu: Gpu, name: str) -> tuple[Choice, ...] | Refusal:
 
 
 def _default_series_first(vgpu_type: VgpuType) -> tuple[bool, str]:
-    return vgpu_type.parsed is None or vgpu_type.parsed.series != profiles.DEFAULT_SERIES, vgpu_type.type_name
+    return vgpu_type.parsed.series != profiles.DEFAULT_SERIES, vgpu_type.type_name
 
 
 def _of_amount(gpu: Gpu, wish: Amount, ask: Ask) -> tuple[Choice, ...] | Refusal:
     goal = _asked(gpu, wish, ask)
     if isinstance(goal, Refusal):
         return goal
-    series = wish.series or profiles.DEFAULT_SERIES
-    types = [one for one in _served(gpu) if one.parsed is not None and one.parsed.series == series]
-    if not types:
-        others = sorted({one.parsed.series for one in _served(gpu) if one.parsed is not None})
-        has = Own(f"(it has {', '.join(others) or 'none'})")
-        return Refusal(Cause.NO_SUCH_TYPE, say("has no type of series {} {}", series, has))
+    types = _of_series(gpu, wish.series)
+    if isinstance(types, Refusal):
+        return types
     matches = [
         _choice(gpu, one, goal, usable=wish.usable) for one in types if _is_enough(gpu, one, goal, usable=wish.usable)
     ]
@@ -250,9 +244,23 @@ def _of_amount(gpu: Gpu, wish: Amount, ask: Ask) -> tuple[Choice, ...] | Refusal
         sees = f", of which a guest sees {_guest(gpu, largest)} MiB" if wish.usable else ""
         return Refusal(
             Cause.NO_SUCH_TYPE,
-            f"has no {series} type of {memory(goal.mib)} or more: its largest is {largest.short}{sees}",
+            f"has no {wish.series or profiles.DEFAULT_SERIES} type of {memory(goal.mib)} or more: its largest is {largest.short}{sees}",
         )
     return tuple(sorted(matches, key=lambda choice: _closest(gpu, choice)))
+
+
+def _of_series(gpu: Gpu, asked: str | None) -> list[VgpuType] | Refusal:
+    """The types of the series that is asked for. None: of the default one, and where it has none of no known one."""
+    served, series = list(_served(gpu)), asked or profiles.DEFAULT_SERIES
+    if not served and gpu.types:
+        return Refusal(Cause.NO_TYPES, _NO_SIZES)
+    types = [one for one in served if one.parsed.series == series]
+    if not types and asked is None:
+        types = [one for one in served if not one.parsed.series]
+    if types:
+        return types
+    has = Own(f"(it has {', '.join(sorted({one.parsed.series or 'unknown ones' for one in served})) or 'none'})")
+    return Refusal(Cause.NO_SUCH_TYPE, say("has no type of series {} {}", series, has))
 
 
 def _closest(gpu: Gpu, choice: Choice) -> tuple[int, tuple[int, int], bool, str]:
@@ -260,7 +268,7 @@ def _closest(gpu: Gpu, choice: Choice) -> tuple[int, tuple[int, int], bool, str]
 
     Old B series types come twice in one size; the one with the plain name comes first.
     """
-    plain = choice.type.parsed is not None and not choice.type.parsed.suffix
+    plain = not choice.type.parsed.suffix
     profile = instances.profile_of(gpu, choice.type)
     instance = (0, 0) if profile is None else (profile.size, profile.slices)
     return choice.type.full_mib, instance, not plain, choice.type.type_name
@@ -289,7 +297,7 @@ def _asked(gpu: Gpu, wish: Amount, ask: Ask) -> _Amount | Refusal:
 def _share(gpu: Gpu, share: Fraction) -> _Amount | Refusal:
     board = board_mib(gpu)
     if board is None:
-        return Refusal(Cause.NO_TYPES, "the sizes of its vGPU types cannot be read")
+        return Refusal(Cause.NO_TYPES, _NO_SIZES)
     if share > 1:
         return Refusal(Cause.NO_SUCH_TYPE, f"is less than {memory(share * board)}: a vGPU is of one GPU")
     return _Amount(mib=share * board, share=share)
@@ -332,11 +340,7 @@ def _grant(gpu: Gpu, vgpu_type: VgpuType, goal: _Amount | None, waste: Fraction 
 def _served(gpu: Gpu) -> Iterable[VgpuType]:
     """The types that the GPU's mode allows: the MIG-backed ones in MIG mode, else the time-sliced ones."""
     mig_backed = gpu.rules.mig_backed
-    return (
-        one
-        for one in (gpu.types or {}).values()
-        if one.parsed is not None and instances.is_mig_backed(one) == mig_backed and one.size_mib
-    )
+    return (one for one in (gpu.types or {}).values() if instances.is_mig_backed(one) == mig_backed and one.size_mib)
 
 
 def guest_mib(gpu: Gpu, vgpu_type: VgpuType) -> int | None:

@@ -174,7 +174,7 @@ def _adopt(
         type_id=kind.id,
         type_name=kind.type_name,
     )
-    wish = claim.wish if claim is not None else profiles.ByProfile(profile=profiles.parse_profile(_short(kind, name)))
+    wish = claim.wish if claim is not None else profiles.ByProfile(profile=_profile(kind, name))
     return spec, attach.entering_steps(view, domain, _request(request, domain, slot, claim, wish), spec)
 
 
@@ -301,14 +301,15 @@ def _type(gpu: Gpu, vgpu: Vgpu, name: MdevUuid | PciAddress) -> VgpuType:
     return kind
 
 
-def _short(kind: VgpuType, name: MdevUuid | PciAddress) -> str:
-    """The profile with which a user would have requested it."""
-    if kind.parsed is None:
+def _profile(kind: VgpuType, name: MdevUuid | PciAddress) -> profiles.Profile:
+    """The profile with which a user would have requested it. Raises Unsure if there is none."""
+    try:
+        return profiles.parse_profile(kind.short)
+    except errors.BadName as error:
         raise errors.Unsure(
             say("{} is of type {}, which no profile names", name, kind.type_name),
             hint="it stays as it is: no vgpumgr command could request it again",
-        )
-    return kind.short
+        ) from error
 
 
 def _generation(view: HostView, domain: Domain, slot: Slot, vgpu: Vgpu) -> int:

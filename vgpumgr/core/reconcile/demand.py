@@ -40,7 +40,7 @@ class Asked(Question):
             case profiles.ByMigProfile():
                 return way == asking.MIG
             case profiles.ByProfile(profile=profile):
-                is_backed = profiles.parse_type_name(f"any-{profile.short}").slices is not None
+                is_backed = profiles.name_of(f"any-{profile.short}").slices is not None
                 return (way == asking.MIG) == is_backed
             case _:
                 return self.conditions.only in (None, way)

@@ -330,7 +330,7 @@ def _is_another_board(gpu: Gpu, wish: Wish, catalogue: Catalogue) -> bool:
 def _of_gpu(view: HostView, gpu: Gpu, barred: Barred) -> Iterator[BoardRow]:
     left = how_many.of_types(view, gpu, barred)
     for kind in (gpu.types or {}).values():
-        if kind.parsed is None or instances.is_mig_backed(kind) != gpu.rules.mig_backed:
+        if instances.is_mig_backed(kind) != gpu.rules.mig_backed:
             continue
         count = left[kind.id]
         yield BoardRow(

@@ -194,7 +194,9 @@ def _of_mig(gpu: Gpu, *, shared: bool) -> Gpu:
     if not gpu.rules.mig_backed or gpu.types is None:
         return gpu
     types = {
-        one.id: one if (instances.per_instance(one) > 1) == shared else replace(one, parsed=None)
+        one.id: one
+        if (instances.per_instance(one) > 1) == shared
+        else replace(one, parsed=profiles.other_name(one.name), mig_profile=None)
         for one in gpu.types.values()
     }
     return replace(gpu, types=types)

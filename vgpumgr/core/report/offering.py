@@ -184,4 +184,4 @@ def _taken(gpu: Gpu, offered: Sequence[Profile]) -> list[Profile]:
 
 
 def _mib(short: str) -> int:
-    return profiles.parse_type_name(f"any-{short}").nominal_mib
+    return profiles.name_of(f"any-{short}").nominal_mib

@@ -209,8 +209,9 @@ def _cordoned(view: HostView, domain: Domain, verdict: placement.NoPlace, lines:
 def _what(ask: Ask) -> str:
     """The wish in words, to follow "no GPU can take": `a 4 GiB vGPU`. A profile's name gives its size."""
     match ask.wish:
-        case profiles.ByProfile(profile=profile) if ask.conditions == NO_CONDITIONS:
-            mib = profiles.parse_type_name(f"any-{profile.short}").nominal_mib
+        case profiles.ByProfile(profile=profile) if ask.conditions == NO_CONDITIONS and (
+            mib := profiles.name_of(f"any-{profile.short}").nominal_mib
+        ):
             an = "an" if str(mib // 1024).startswith("8") or mib // 1024 in (11, 18) else "a"
             return f"{an} {resolve.memory(mib)} vGPU"
         case _:

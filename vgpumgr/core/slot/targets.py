@@ -66,7 +66,7 @@ def _unmet(view: HostView, claim: Claim, conditions: Conditions) -> str | None:
     without = plugin_params.missing(conditions.param, claim.conditions.param)
     if without is not None:
         return f"without {without}"
-    mig_backed = profiles.parse_type_name(claim.binding.type_name).slices is not None
+    mig_backed = profiles.name_of(claim.binding.type_name).slices is not None
     if conditions.only in (None, MIG if mig_backed else TIME_SLICED):
         return None
     return "a MIG-backed vGPU" if mig_backed else "a time-sliced vGPU"

@@ -85,7 +85,7 @@ def _reservation(row: ReservationFact, gpus: tuple[Gpu, ...]) -> reservation.Res
 
 def with_maximum(vgpu_type: VgpuType, catalogue: Catalogue) -> VgpuType:
     """The type, with the catalogue's maximum if the host reported none."""
-    if vgpu_type.max is not None or vgpu_type.parsed is None or vgpu_type.board is None:
+    if vgpu_type.max is not None or vgpu_type.board is None:
         return vgpu_type
     return replace(vgpu_type, max=catalogue.maximum(vgpu_type.board, vgpu_type.parsed), listed=True)
 
@@ -170,7 +170,7 @@ parse_type = declare(
     snapshot.VgpuType,
     "listed",
     type_name=lambda row: profiles.last_word(row["name"]),
-    parsed=lambda row: profiles.read_type_name(row["name"]),
+    parsed=lambda row: profiles.name_of(row["name"]),
     per_instance="max_per_instance",
 )
 _parse_places = declare(PlacesFact, snapshot.Places)

@@ -91,8 +91,8 @@ def test_what_is_free_after_each_vgpu_is_what_geometry_computes(profiles: list[s
 @pytest.mark.parametrize("board", ["A2", "L4", "A40", "A100", "H100"])
 def test_where_the_driver_does_not_list_a_board_s_largest_types_the_others_lie_where_they_did(board: str) -> None:
     every = mixed(builders.gpu(board=board))
-    whole = max(kind.parsed.size_gb for kind in (every.types or {}).values() if kind.parsed)
-    fewer = {key: kind for key, kind in (every.types or {}).items() if kind.parsed and kind.parsed.size_gb < whole}
+    whole = max(kind.parsed.size_gb for kind in (every.types or {}).values())
+    fewer = {key: kind for key, kind in (every.types or {}).items() if kind.parsed.size_gb < whole}
     left = free_places.computed(replace(every, types=fewer))
     assert left == {key: place for key, place in (free_places.computed(every) or {}).items() if key in fewer}
 

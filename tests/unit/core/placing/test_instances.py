@@ -310,8 +310,7 @@ def test_no_smaller_type_would_have_served_an_amount(begun: tuple[HostView, str]
     assert taken.size_mib is not None
     for other in (item.types or {}).values():
         if (
-            other.parsed is None
-            or other.parsed.series != profiles.DEFAULT_SERIES
+            other.parsed.series != profiles.DEFAULT_SERIES
             or not instances.is_mig_backed(other)
             or other.size_mib is None
             or not gib * 1024 <= max(other.size_mib, other.parsed.nominal_mib) < taken.size_mib

@@ -283,12 +283,11 @@ def ask_of(view: HostView, given: dict[str, str | bool]) -> resolve.Ask:
 def enough(gpu: Gpu, vgpu_type: VgpuType, given: dict[str, str | bool]) -> bool:
     """Whether a type serves a wish, said anew: sizes in MiB and shares of the largest type."""
     parsed = vgpu_type.parsed
-    assert parsed is not None
     if "profile" in given:
         return parsed.short == given["profile"]
     if parsed.slices is not None or parsed.series != given.get("series", "C"):
         return False
-    size, board = parsed.size_gb * 1024, max(one.parsed.size_gb for one in (gpu.types or {}).values() if one.parsed and one.parsed.slices is None) * 1024  # fmt: skip
+    size, board = parsed.size_gb * 1024, max(one.parsed.size_gb for one in (gpu.types or {}).values() if one.parsed.slices is None) * 1024  # fmt: skip
     if "gpu_memory" in given:
         mib = profiles.parse_memory(str(given["gpu_memory"]))
         return (guest_at_least_mib(size, maximum=vgpu_type.max, board=gpu.board) if "usable" in given else size) >= mib

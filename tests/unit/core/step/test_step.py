@@ -11,6 +11,7 @@ import pytest
 from tests.unit.core import builders
 from vgpumgr.core import simulate
 from vgpumgr.core import step as plan_steps
+from vgpumgr.core.driver import profiles
 from vgpumgr.core.model import snapshot
 from vgpumgr.core.model.snapshot import MDEV_VF, VENDOR_VFIO, Active, Gpu
 from vgpumgr.link.values import snapshot_facts
@@ -118,13 +119,18 @@ def test_a_type_outside_the_grammar_is_kept_by_its_driver_name() -> None:
     facts = builders.facts_of(builders.with_snapshot(builders.host(), gpus=(odd(builders.gpu()),)).snapshot)
     gpu = snapshot_facts.parse(builders.HOST, facts).gpus[0]
     vgpu_type = (gpu.types or {})[7]
-    assert (vgpu_type.parsed, vgpu_type.type_name, vgpu_type.short, vgpu_type.size_mib) == (None, "Odd", "Odd", None)
+    assert (vgpu_type.type_name, vgpu_type.short, vgpu_type.size_mib) == ("Odd", "NVIDIA Odd", None)
+    assert (vgpu_type.board, vgpu_type.parsed.series, vgpu_type.mig_backed) == (None, "", False)
+    assert profiles.parse_profile(vgpu_type.short).short == vgpu_type.parsed.short
     assert gpu.board == "A40"
     assert replace(gpu, types={7: vgpu_type}).board is None
 
 
 def odd(gpu: Gpu) -> Gpu:
-    vgpu_type = snapshot.VgpuType(id=7, name="NVIDIA Odd", type_name="Odd", parsed=None, framebuffer_mib=None, max=None)
+    name = "NVIDIA Odd"
+    vgpu_type = snapshot.VgpuType(
+        id=7, name=name, type_name="Odd", parsed=profiles.name_of(name), framebuffer_mib=None, max=None
+    )
     return replace(gpu, types={**(gpu.types or {}), 7: vgpu_type})
 
 
