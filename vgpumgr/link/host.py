@@ -32,6 +32,7 @@ from vgpumgr.host.protocol.steps import (
     UNPLUG_DEVICE,
     DefinitionStep,
 )
+from vgpumgr.link.host_text import clean
 from vgpumgr.link.values import libvirt_facts
 
 if TYPE_CHECKING:
@@ -121,7 +122,8 @@ class Host(abc.ABC):
         deadline_s = TOOL_DEADLINE_S if wire["verb"] in (SET_VFS, RESET_GPU) else STEP_DEADLINE_S
         answer = self.program.execute(wire, deadline_s=deadline_s)
         return StepResult(
-            note=answer["note"], scheduler=by_name.maybe(answer["scheduler"], snapshot_facts.parse_scheduler)
+            note=by_name.maybe(answer["note"], clean),
+            scheduler=by_name.maybe(answer["scheduler"], snapshot_facts.parse_scheduler),
         )
 
     def set_metadata(self, vm: VmUuid, xml: str | None, *, key: str, uri: str) -> None:

@@ -77,6 +77,8 @@ class Executor:
                 if refusal.kind in _ITS_REFUSALS and (refusal.kind != LIBVIRT_REFUSED or step["verb"] in _LIVE):
                     refusal.fields["log"] = logged()
                 raise
+            if step["verb"] == steps.CREATE_VGPU and outcome:  # a note: the driver refused a part of it
+                outcome = "; ".join((outcome, *logged()))
         if isinstance(outcome, SchedulerSet):
             return {"note": outcome.note, "scheduler": outcome.found}
         return {"note": outcome, "scheduler": None}

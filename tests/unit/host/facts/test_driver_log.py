@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.core.law import LAW
-from tests.unit.host.fakehost import MDEV_VF, FakeHost, execute, make_step
+from tests.unit.host.fakehost import MDEV_VF, FakeHost, execute, make_entry, make_step
 from vgpumgr.host.facts import driver_log
 from vgpumgr.host.facts.driver_log import from_now, of_this_boot
 from vgpumgr.host.files import Root
@@ -133,3 +133,18 @@ def test_what_the_driver_may_have_refused_is_answered_with_its_lines(host: FakeH
     kernel(Root(host.root), "NVRM: before")
     assert execute(host, make_step(MDEV_VF), write=refuse)["err"]["log"] == [f"kernel: {REFUSED}"]
     assert "log" not in execute(host, make_step(MDEV_VF, expect="same"))["err"], "nothing was written"
+
+
+def test_what_a_step_could_not_give_is_noted_with_the_lines(host: FakeHost) -> None:
+    """The vGPU is made, and the driver refuses the parameters that it had."""
+    kernel(Root(host.root), "NVRM: before")
+    host.put_ledger(make_entry(MDEV_VF, boot="b7000000-0000-4000-8000-00000000beef", vgpu_params="enable_uvm=1"))
+
+    def refuse(path: str, text: bytes) -> None:
+        if path.endswith("vgpu_params"):
+            kernel(Root(host.root), REFUSED)
+            raise OSError(errno.EIO, "refused")
+        host.driver_write(path, text)
+
+    note = execute(host, make_step(MDEV_VF), write=refuse)["ok"]["note"]
+    assert note.endswith(f"; kernel: {REFUSED}")
