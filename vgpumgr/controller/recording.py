@@ -8,6 +8,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from vgpumgr.controller import environment
+from vgpumgr.core.reconcile import who_waits
 from vgpumgr.core.usage.runs import NO_RUNS, LastRun, PlannedHost
 from vgpumgr.errors import AlreadyRunning, Declined, Outcome, StoreError, VgpumgrError
 from vgpumgr.store import place
@@ -105,6 +106,9 @@ def _reached(host: HostResult, plan: HostPlan, at: float, *, waiting: int) -> Pl
         drift=sum(one.outcome not in _AS_WANTED for one in host.tasks),
         waiting=waiting,
         nvml_silent=plan.nvml_silent,
+        without_room=dict(
+            Counter(asked for one in host.tasks if (asked := who_waits.lacks_room(one.planned)) is not None)
+        ),
         refused=dict(Counter(type(one.error).__name__ for one in host.tasks if one.error is not None)),
         findings=dict(Counter(finding.kind for finding in kinds)),
     )

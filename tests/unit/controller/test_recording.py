@@ -63,6 +63,16 @@ def test_drift_is_counted_by_a_plan_and_gone_after_a_reconcile_and_what_waits_is
     assert found.runs[-1].exit_code == 4
 
 
+def test_slots_that_wait_for_room_are_counted_by_what_they_ask_for(pool: Pool, store: Path) -> None:
+    fleet = Fleet.install({"kvm01": pool.machine("kvm01", "mdev-vf")}, {"kvm01": 4})
+    for vm in fleet.vms("kvm01"):
+        fleet.declared["kvm01", vm.name] = {DEFAULT_SLOT: "16Q"}
+    (before,) = kept(fleet, "plan", store).hosts
+    (after,) = kept(fleet, "reconcile", store).hosts
+    assert [one.without_room for one in (before, after)] == [{"--profile 16Q": 2}] * 2
+    assert after.refused == {"NoCapacity": 2}
+
+
 def test_an_inventory_that_cannot_be_read_counts_as_a_run_and_a_second_run_at_once_does_not(store: Path) -> None:
     with pytest.raises(errors.InventoryError), Recording("reconcile", whole=True).begun():
         raise errors.InventoryError("hosts.yml has 1 problem")

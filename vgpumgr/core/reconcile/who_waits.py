@@ -47,6 +47,14 @@ def of_host(view: HostView, declared: HostDeclaration, author: tasks.Author) -> 
     return tuple(rows)
 
 
+def lacks_room(planned: PlannedTask) -> str | None:
+    """What a task's slot asks for, if it waits for room; None if it does not."""
+    task, refused = planned.task, planned.refused
+    if not isinstance(task, EnsureSlot) or refused is None or not waits.may_pass(refused):
+        return None
+    return None if task.declared is None and task.wait is None else _asked(task, task.wait)
+
+
 def _row(view: HostView, planned: PlannedTask) -> WaitingSlot | None:
     """A task's row; None if its slot does not wait."""
     task, refused = planned.task, planned.refused

@@ -111,7 +111,7 @@ RUN_LAST = _gauge("run_last_timestamp_seconds", ("run",), "seconds", f"Beginning
 RUN_DURATION = _gauge("run_last_duration_seconds", ("run",), "seconds", f"Duration {_LAST}")
 RUN_EXIT = _gauge("run_last_exit_code", ("run",), "1", f"Exit code {_LAST}")
 HOST_PLANNED = _gauge(
-    "host_planned", HOST, "1", "Whether the last plan or reconcile reached the host; at 0 the next five are absent"
+    "host_planned", HOST, "1", "Whether the last plan or reconcile reached the host; at 0 the next six are absent"
 )
 HOST_DRIFT = _gauge(
     "host_drift",
@@ -121,6 +121,9 @@ HOST_DRIFT = _gauge(
 )
 HOST_WAITING = _gauge(
     "host_waiting", HOST, "1", "Slots, modes, schedulers and layouts that wait until a GPU or VM is idle"
+)
+HOST_NO_ROOM = _gauge(
+    "host_without_room", ("host", "asked"), "1", "Slots that wait for room on the host, by what they ask for"
 )
 HOST_REFUSED = _gauge("host_refused", ("host", "error"), "1", "Those that were refused or failed, by error")
 HOST_FINDINGS = _gauge("host_findings", ("host", "kind"), "1", "Findings about the host, by kind")
@@ -142,5 +145,5 @@ METRICS: tuple[Metric, ...] = (
     *(GPU_INFO, GPU_SM, GPU_MEMORY, GPU_FRAMEBUFFER_USED, GPU_FRAMEBUFFER_SIZE, GPU_VGPUS, GPU_RUNNING),
     *(HOST_UP, HOST_DURATION, HOST_SAMPLE, COLLECT_ERRORS, COLLECT_LAST),
     *(RUN_LAST, RUN_DURATION, RUN_EXIT, HOST_PLAN, HOST_PLANNED),
-    *(HOST_DRIFT, HOST_WAITING, HOST_REFUSED, HOST_FINDINGS, HOST_SILENT, BUILD_INFO),
+    *(HOST_DRIFT, HOST_WAITING, HOST_NO_ROOM, HOST_REFUSED, HOST_FINDINGS, HOST_SILENT, BUILD_INFO),
 )

@@ -133,6 +133,7 @@ def _of_runs(last_runs: LastRuns) -> Iterator[_Row]:
         yield _Row(table.HOST_DRIFT, labels, host.drift)
         yield _Row(table.HOST_WAITING, labels, host.waiting)
         yield _Row(table.HOST_SILENT, labels, int(host.nvml_silent))
+        yield from (_Row(table.HOST_NO_ROOM, (host.host, asked), count) for asked, count in host.without_room.items())
         yield from (_Row(table.HOST_REFUSED, (host.host, error), count) for error, count in host.refused.items())
         yield from (_Row(table.HOST_FINDINGS, (host.host, kind), count) for kind, count in host.findings.items())
 

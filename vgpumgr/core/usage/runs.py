@@ -32,7 +32,8 @@ class PlannedHost:
     """A host as its last run found it. `reached`: it was read, and no error spoilt its run; else only `at` is known.
 
     `drift`: slots, modes, schedulers and layouts out of sync, except `waiting` ones; `refused`: their errors, by class.
-    `nvml_silent`: NVML does not say what runs on some GPU.
+    `without_room`: slots that wait for room, by what they ask for. `nvml_silent`: NVML does not say what runs on
+    some GPU.
     """
 
     host: str
@@ -41,6 +42,7 @@ class PlannedHost:
     drift: int = 0
     waiting: int = 0
     nvml_silent: bool = False
+    without_room: Mapping[str, int] = field(default_factory=dict)
     refused: Mapping[str, int] = field(default_factory=dict)
     findings: Mapping[str, int] = field(default_factory=dict)
 
