@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -35,7 +36,7 @@ class Session:
         return Observed(snapshot=builders.host(gpu).snapshot, read=None)
 
     def symptoms(self) -> Symptoms:
-        return Symptoms()
+        return Symptoms(clock=int(time.time()))
 
     def installed(self) -> Installation:
         return INSTALLED

@@ -32,13 +32,17 @@ class About(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """`domains`: None if libvirt did not answer."""
+    """`domains`: None if libvirt did not answer.
+
+    `ahead_s`: how far the host's clock is before the controller's, at least.
+    """
 
     facts: HostSnapshot
     symptoms: Symptoms
     installation: Installation
     catalogue: Catalogue
     domains: tuple[Domain, ...] | None
+    ahead_s: float = 0
 
     @property
     def host(self) -> HostName:

@@ -7,14 +7,16 @@ from typing import TYPE_CHECKING
 from vgpumgr.core.commands import command
 from vgpumgr.core.model.snapshot import VENDOR_VFIO
 from vgpumgr.core.model.vgpu import Mdev
-from vgpumgr.wording import joined, say
+from vgpumgr.wording import Command, joined, say
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from vgpumgr.core.doctor.case import Case
     from vgpumgr.core.doctor.illness import Illness
+    from vgpumgr.core.model.snapshot import Gpu
     from vgpumgr.core.model.vgpu import Device
+    from vgpumgr.names import MdevUuid
 
 
 def other_framework(case: Case) -> Iterator[Illness]:
@@ -46,3 +48,29 @@ def twice(case: Case) -> Iterator[Illness]:
             what = say("{} are both to have the mdev {}", joined(" and ", vms), device.uuid)
             mend = say("free one of them: `{}`", command("detach", vms[1], on=case.host))
             yield case.ill("uuid-twice", what, "the claims in the VMs' definitions", mend, vm=vms[1])
+
+
+def on_two_hosts(cases: Sequence[Case]) -> Iterator[Illness]:
+    """Mdevs with one UUID on several of these hosts, an illness for each host after the first.
+
+    The kernel knows its own only. It is right while a VM moves, so it is a doubt.
+    """
+    found: dict[MdevUuid, list[tuple[Case, Gpu]]] = {}
+    for case in cases:
+        for gpu in case.facts.gpus:
+            for uuid in (vgpu.uuid for vgpu in gpu.vgpus if vgpu.uuid is not None):
+                found.setdefault(uuid, []).append((case, gpu))
+    for uuid, places in found.items():
+        hosts = joined(" and ", [case.host for case, _ in places])
+        users = [say("{} runs with it on {}", vm, case.host) for case, _ in places for vm in _running(case, uuid)]
+        what = say("the mdev {} is on {}: {}", uuid, hosts, joined(", ", users) or "no VM runs with it")
+        for case, gpu in places[1:]:
+            mend = say(
+                "if its VM has moved, free it where it is not needed: `{}`", Command("vgpumgr", "list", case.host)
+            )
+            yield case.ill("uuid-on-two-hosts", what, "/sys of these hosts", mend, gpu=gpu.pci)
+
+
+def _running(case: Case, uuid: MdevUuid) -> list[str]:
+    """The VMs that run with an mdev."""
+    return [one.name for one in case.domains or () if any(device.source == Mdev(uuid) for device in one.live or ())]

@@ -10,7 +10,7 @@ from vgpumgr.core.report import findings
 from vgpumgr.wording import say
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from vgpumgr.core.doctor.case import Case
     from vgpumgr.core.doctor.illness import Illness
@@ -35,6 +35,7 @@ RULES: Final[tuple[Callable[[Case], Iterator[Illness]], ...]] = (
     firmware.sriov,
     services.units,
     services.installation,
+    services.clock,
     libvirt.saves_guests,
     libvirt.mdevctl,
     claims.other_framework,
@@ -48,6 +49,12 @@ def of_host(case: Case, view: HostView | None) -> tuple[Illness, ...]:
     found = known.of_hardware(case.facts) if view is None else findings.of_host(view)
     illnesses = [illness for one in found if (illness := known.illness(one)) is not None]
     return in_order([*illnesses, *(illness for rule in RULES for illness in rule(case))])
+
+
+def of_fleet(found: Sequence[tuple[Case, tuple[Illness, ...]]]) -> tuple[tuple[Illness, ...], ...]:
+    """The illnesses of each host, with those that only several hosts together show."""
+    among = [*claims.on_two_hosts([case for case, _ in found])]
+    return tuple(in_order([*own, *(one for one in among if one.host == case.host)]) for case, own in found)
 
 
 def in_order(illnesses: Iterable[Illness]) -> tuple[Illness, ...]:

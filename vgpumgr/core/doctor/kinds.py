@@ -86,6 +86,8 @@ RULES: Final[dict[str, Kind]] = {
     "mdevctl": Kind("warning", "certain", "mdevctl makes or removes it behind our back, or takes a place of ours"),
     "other-framework": Kind("critical", "certain", _NO_START),
     "uuid-twice": Kind("critical", "certain", "only one of them can start"),
+    "clock": Kind("warning", "certain", "reservations end too early or too late, and its times in the ledger and in metrics are wrong"),
+    "uuid-on-two-hosts": Kind("notice", "likely", "if a VM has moved, a place stays taken that nobody uses"),
     "unread": Kind("notice", "certain", "an illness may be overlooked"),
     "inventory": Kind("critical", "certain", "no command works"),
     "known-hosts": Kind("critical", "certain", "their logins are refused, since no host key is known"),

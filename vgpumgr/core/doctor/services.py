@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from vgpumgr.core.evidence import fabric
 from vgpumgr.core.model.installation import State
-from vgpumgr.wording import Command, joined, say
+from vgpumgr.wording import Command, Own, joined, say
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 _FABRIC: Final = "nvidia-fabricmanager"
 _MANAGER: Final = "nvidia-vgpu-mgr"
+_CLOCKS_S: Final = 60
 _NEEDED: Final = ("nvidia-vgpud", _MANAGER, _FABRIC)
 
 
@@ -60,3 +61,18 @@ def installation(case: Case) -> Iterator[Illness]:
         what = say("the restore after the last boot of {} was incomplete: {}", case.host, restore.problem or lacks)
         mend = say("`{}`", Command("vgpumgr", "reconcile", case.host, "--start"))
         yield case.ill("restore", what, "/var/lib/vgpumgr/restored.json", mend)
+
+
+def clock(case: Case) -> Iterator[Illness]:
+    """A clock that is more than a minute off the controller's, beyond the time that the answer took."""
+    off_s = round(case.ahead_s)
+    if abs(off_s) > _CLOCKS_S:
+        what = say(
+            "the clock of {} is {} the controller's",
+            case.host,
+            Own(f"{abs(off_s)} s {'before' if off_s > 0 else 'behind'}"),
+        )
+        mend = say(
+            "`{}` on {}; compare this machine's clock, too", Command("timedatectl", "set-ntp", "true"), case.host
+        )
+        yield case.ill("clock", what, "the times that both say at the same moment", mend)

@@ -2,6 +2,7 @@
 
 import os
 import re
+import time
 from typing import List, Optional
 
 from ..facts.driver_log import of_this_boot
@@ -31,6 +32,7 @@ def read_symptoms(root: Root) -> Symptoms:
         "definitions": read_definitions(root, unknown),
         "on_shutdown": read_on_shutdown(root, unknown),
         "log": of_this_boot(root),
+        "clock": int(time.time()),
         "unknown": unknown.rows,
     }
 

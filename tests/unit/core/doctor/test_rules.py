@@ -21,7 +21,7 @@ from vgpumgr.host.files import Root
 from vgpumgr.host.server import Server
 from vgpumgr.host.symptoms.symptoms import read_symptoms
 from vgpumgr.link.values import snapshot_facts, symptom_facts
-from vgpumgr.names import PciAddress
+from vgpumgr.names import HostName, PciAddress
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -151,6 +151,24 @@ def test_one_mdev_for_two_vms_is_named() -> None:
 
     (one,) = claims.twice(case(view=builders.change_claim(both, same, "vm02")))
     assert one.command == "vgpumgr detach vm02 --on kvm01"
+
+
+def test_an_mdev_on_two_hosts_is_a_doubt_that_says_who_runs_with_it() -> None:
+    here = builders.attached(builders.host(builders.gpu()))
+    there = replace(here, snapshot=replace(here.snapshot, host=HostName("kvm02")))
+    alone = case(view=here)
+    assert diagnosis.of_fleet([(alone, ()), (case(), ())]) == ((), ())
+    shown = diagnosis.of_fleet([(alone, ()), (case(view=builders.running(there)), ())])
+    assert [[one.kind for one in found] for found in shown] == [[], ["uuid-on-two-hosts"]]
+    (one,) = shown[1]
+    assert "is on kvm01 and kvm02: vm01 runs with it on kvm02" in one.what
+    assert not one.is_wrong
+
+
+@pytest.mark.parametrize(("ahead_s", "said"), [(60, None), (61, "61 s before"), (-60, None), (-3600, "3600 s behind")])
+def test_a_clock_more_than_a_minute_off_is_told(ahead_s: float, said: str | None) -> None:
+    found = [one.what for one in services.clock(replace(case(), ahead_s=ahead_s))]
+    assert found == ([] if said is None else [f"the clock of kvm01 is {said} the controller's"])
 
 
 @pytest.mark.parametrize(("was", "now"), [(MDEV_VF, VENDOR_VFIO), (VENDOR_VFIO, MDEV_VF)])
