@@ -9,7 +9,6 @@ import pytest
 
 from tests.unit.host.fakehost import GPU_A, MDEV_VF, VENDOR, FakeHost, stat_line
 from vgpumgr.host.files import Root
-from vgpumgr.host.symptoms import symptoms
 from vgpumgr.host.symptoms.symptoms import read_symptoms
 from vgpumgr.host.symptoms.units import parse_units
 
@@ -51,7 +50,7 @@ def test_each_nvidia_function_with_its_driver(tmp_path: Path, framework: str) ->
 
 
 def test_a_bare_host_has_no_symptoms(host: FakeHost, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(symptoms.time, "time", lambda: 1_800_000_000.9)
+    monkeypatch.setattr("vgpumgr.host.symptoms.symptoms.time.time", lambda: 1_800_000_000.9)
     found: dict[str, Any] = {**read(host)}
     del found["functions"]
     assert found == {

@@ -31,6 +31,7 @@ RULES: Final[tuple[Callable[[Case], Iterator[Illness]], ...]] = (
     driver.versions,
     driver.plugin,
     driver.logged,
+    driver.unlicensed,
     firmware.iommu,
     firmware.sriov,
     services.units,

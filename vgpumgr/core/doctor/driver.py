@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Final
 
 from vgpumgr.core.driver import log_lines
@@ -18,6 +19,7 @@ _OPEN: Final = {"nouveau": "nouveau", "NovaCore": "nova-core", "nova_core": "nov
 _MANAGE: Final = "/usr/lib/nvidia/sriov-manage"
 _PLUGIN: Final = "nvidia_vgpu_vfio"
 _OWN_CLIENTS: Final = ("nvidia-vgpu-mgr", "nvidia-vgpud", "vgpu")
+_LICENCE: Final = re.compile(r"nvidia-vgpu-mgr\[(\d+)\]: .*vGPU license state: (.*)")
 _LINK: Final = "/sys/bus/pci/devices/{}/driver"
 
 
@@ -126,3 +128,20 @@ def logged(case: Case) -> Iterator[Illness]:
         what = say("the driver of {} has logged since the boot: {}", case.host, meaning)
         mend = say("read the lines around it on {} (dmesg, journalctl); it is reported until the next boot", case.host)
         yield case.ill("logged", what, line, mend)
+
+
+def unlicensed(case: Case) -> Iterator[Illness]:
+    """Running guests that the driver restricts because they have no licence, as their plugins have logged last.
+
+    A guest begins with `Unlicensed (Unrestricted)`, and is `Licensed` soon after (a public log of nvidia-vgpu-mgr). Its
+    own driver asks the licence server: the host knows no more than the state.
+    """
+    last = {found[1]: line for line in case.symptoms.log if (found := _LICENCE.match(line)) is not None}
+    for pid, line in last.items():
+        if line.endswith("Unlicensed (Restricted)"):
+            what = say("a guest of {} has no licence ({})", case.host, Own(f"its nvidia-vgpu-mgr has pid {pid}"))
+            mend = say(
+                "look into the guest, which alone asks the licence server: `{}`, and the log of nvidia-gridd",
+                Command("nvidia-smi", "-q"),
+            )
+            yield case.ill("unlicensed", what, line, mend)

@@ -75,6 +75,7 @@ RULES: Final[dict[str, Kind]] = {
     "no-functions": Kind("critical", "certain", _NO_VGPUS),
     "versions": Kind("critical", "certain", "NVML answers nothing, so nothing is removed, and VMs with vGPUs may not start"),
     "logged": Kind("warning", "likely", "vGPUs fail there, or VMs that have them"),
+    "unlicensed": Kind("warning", "likely", "the driver slows the guest down, and CUDA ends there"),
     "no-vgpu-module": Kind("critical", "likely", "there are no vGPUs"),
     "iommu-off": Kind("critical", "certain", "no VM starts with a vGPU on a virtual function"),
     "sriov-off": Kind("critical", "likely", _NO_VGPUS),

@@ -142,10 +142,14 @@ def grant_of(gpu: Gpu, vgpu_type: VgpuType, ask: Ask) -> Grant | None:
 
 def find_type(gpu: Gpu, profile: Profile) -> VgpuType | None:
     """The GPU's type that a profile names. A short profile matches any board."""
-    return next(
-        (one for one in gpu.known_types.by_profile.get(profile.short, ()) if is_named(one.parsed, one.board, profile)),
-        None,
-    )
+    return next((one for one in gpu.known_types.by_profile.get(profile.short, ()) if _is_type(one, profile)), None)
+
+
+def _is_type(one: VgpuType, profile: Profile) -> bool:
+    """Whether a profile names a type. Those of no known form are compared in full, but for NVIDIA or GRID before it."""
+    if not one.parsed.board and one.name.split()[1:] != profile.text.split()[1:]:
+        return False
+    return is_named(one.parsed, one.board, profile)
 
 
 def is_named(name: TypeName, board: str | None, profile: Profile) -> bool:

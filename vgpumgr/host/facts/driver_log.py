@@ -16,6 +16,7 @@ from ..files import Root
 
 KMSG = "/dev/kmsg"
 JOURNALCTL = "/usr/bin/journalctl"
+_LICENCE = "vGPU license state: "
 _UNITS = ("nvidia-vgpud", "nvidia-vgpu-mgr")
 _OF_THE_DRIVER = re.compile(r"NVRM|nvidia|vfio|mdev", re.IGNORECASE)
 _MOST = 10  # lines of each of the two, about one step
@@ -35,9 +36,9 @@ def from_now(root: Root) -> Iterator[Callable[[], List[str]]]:
 
 
 def of_this_boot(root: Root) -> List[str]:
-    """The newest different lines since the host's boot, the kernel's first."""
+    """The newest different lines since the host's boot, the kernel's first; also of running guests' licences."""
     with _log(root, os.SEEK_SET) as descriptor:
-        return [*_kernel(descriptor, _MOST_IN_BOOT), *_daemons(root, "--boot", _MOST_IN_BOOT)]
+        return [*_kernel(descriptor, _MOST_IN_BOOT), *_daemons(root, "--boot", _MOST_IN_BOOT, licences=True)]
 
 
 @contextmanager
@@ -73,11 +74,14 @@ def _kernel(descriptor: Optional[int], most: int) -> List[str]:
     return _newest(("kernel: " + text for text in texts if _OF_THE_DRIVER.search(text)), most)
 
 
-def _daemons(root: Root, since: str, most: int) -> List[str]:
+def _daemons(root: Root, since: str, most: int, *, licences: bool = False) -> List[str]:
     import subprocess  # seldom needed, and it takes 10 ms
 
     command = [root.path(JOURNALCTL), "--quiet", "--no-pager", "--output=json", "--lines=1000", since]
-    command += ["--output-fields=MESSAGE,SYSLOG_IDENTIFIER", *("--unit={}.service".format(unit) for unit in _UNITS)]
+    command += [
+        "--output-fields=MESSAGE,SYSLOG_IDENTIFIER,_PID",
+        *("--unit={}.service".format(unit) for unit in _UNITS),
+    ]
     with suppress(OSError, subprocess.SubprocessError):
         done = subprocess.run(
             command,
@@ -87,20 +91,30 @@ def _daemons(root: Root, since: str, most: int) -> List[str]:
             timeout=_JOURNAL_S,
             check=False,
         )
-        return _newest(filter(None, map(_message, done.stdout.splitlines())), most)
+        messages = (_message(line, root if licences else None) for line in done.stdout.splitlines())
+        return _newest(filter(None, messages), most)
     return []
 
 
-def _message(line: bytes) -> str:
-    """What one entry says, and who; empty if that is no text, or only a notice (a dozen for each VM that starts)."""
+def _message(line: bytes, root: Optional[Root] = None) -> str:
+    """What one entry says, and who; empty if that is no text, or only a notice (a dozen for each VM that starts).
+
+    With `root`, a running plugin's notices about its guest's licence are told, with its pid.
+    """
     try:
         entry = json.loads(line.decode("utf-8"))
     except (ValueError, RecursionError):
         return ""
     text = entry.get("MESSAGE") if isinstance(entry, dict) else None
-    if not isinstance(text, str) or text.startswith("notice:"):
+    if not isinstance(text, str):
         return ""
-    return "{}: {}".format(entry.get("SYSLOG_IDENTIFIER"), text)
+    who = entry.get("SYSLOG_IDENTIFIER")
+    if text.startswith("notice:"):
+        pid = str(entry.get("_PID"))
+        if root is None or _LICENCE not in text or not (pid.isdigit() and os.path.exists(root.path("/proc/" + pid))):
+            return ""
+        who = "{}[{}]".format(who, pid)
+    return "{}: {}".format(who, text)
 
 
 def _newest(lines: Iterable[str], most: int) -> List[str]:

@@ -153,6 +153,22 @@ def test_one_mdev_for_two_vms_is_named() -> None:
     assert one.command == "vgpumgr detach vm02 --on kvm01"
 
 
+@pytest.mark.parametrize(
+    ("states", "ill"),
+    [
+        (["Unlicensed (Unrestricted)", "Licensed"], False),
+        (["Unlicensed (Unrestricted)"], False),
+        (["Licensed", "Unlicensed (Restricted)"], True),
+        (["Unlicensed (Restricted)", "Licensed"], False),
+    ],
+)
+def test_a_guest_is_unlicensed_by_the_last_that_its_plugin_logged(states: list[str], ill: bool) -> None:
+    lines = [f"nvidia-vgpu-mgr[4260]: notice: vmiop_log: (0x0): vGPU license state: {state}" for state in states]
+    other = "nvidia-vgpu-mgr[77]: notice: vmiop_log: (0x0): vGPU license state: Licensed"
+    found = [one.what for one in driver.unlicensed(case(replace(HEALTHY, log=(*lines, other))))]
+    assert found == (["a guest of kvm01 has no licence (its nvidia-vgpu-mgr has pid 4260)"] if ill else [])
+
+
 def test_an_mdev_on_two_hosts_is_a_doubt_that_says_who_runs_with_it() -> None:
     here = builders.attached(builders.host(builders.gpu()))
     there = replace(here, snapshot=replace(here.snapshot, host=HostName("kvm02")))

@@ -353,3 +353,20 @@ def test_the_reason_of_a_full_gpu_is_that_of_the_size_that_it_is_bound_to() -> N
     verdict = placement.place(view.snapshot, ask_of(view, {"gpu_memory": "5G"}))
     assert isinstance(verdict, placement.NoPlace)
     assert verdict.reasons[0][2].cause is Cause.FULL
+
+
+@pytest.mark.parametrize(
+    ("asked", "number"), [("NVIDIA RTX Odd A", 1), ("GRID RTX Odd A", 1), ("NVIDIA Even A", 2), ("NVIDIA A", None)]
+)
+def test_names_of_no_known_form_are_compared_in_full_but_for_their_first_word(asked: str, number: int | None) -> None:
+    """The last word alone, by which the ledger names a type, may be another type's, too."""
+    gpu = builders.gpu()
+    kind = builders.type_of(gpu, "4Q")
+    names = {1: "NVIDIA RTX Odd A", 2: "NVIDIA Even A", 3: "NVIDIA Odd 4Q"}
+    odd = {
+        key: replace(kind, id=key, name=name, type_name=name.split()[-1], parsed=profiles.name_of(name))
+        for key, name in names.items()
+    }
+    found = resolve.find_type(replace(gpu, types=odd), profiles.parse_profile(asked))
+    assert (None if found is None else found.id) == number
+    assert resolve.find_type(replace(gpu, types=odd), profiles.parse_profile("4Q")) is None

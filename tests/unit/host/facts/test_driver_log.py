@@ -6,7 +6,7 @@ import errno
 import json
 import os
 import shlex
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -17,9 +17,6 @@ from tests.unit.host.fakehost import MDEV_VF, FakeHost, execute, make_entry, mak
 from vgpumgr.host.facts import driver_log
 from vgpumgr.host.facts.driver_log import from_now, of_this_boot
 from vgpumgr.host.files import Root
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 REFUSED = "NVRM: Failed to add vgpu create request: 0x56"
 
@@ -148,3 +145,31 @@ def test_what_a_step_could_not_give_is_noted_with_the_lines(host: FakeHost) -> N
 
     note = execute(host, make_step(MDEV_VF), write=refuse)["ok"]["note"]
     assert note.endswith(f"; kernel: {REFUSED}")
+
+
+def test_of_a_boot_what_running_plugins_say_of_licences_is_told_the_newest_last(root: Root) -> None:
+    (Path(root.path("/proc/4260"))).mkdir(parents=True)
+    states = [
+        ("4260", "Unlicensed (Unrestricted)"),
+        ("4260", "Licensed"),
+        ("77", "Licensed"),
+        ("4260", "Unlicensed (Unrestricted)"),
+    ]
+    said = [
+        json.dumps(
+            {
+                "MESSAGE": f"notice: vmiop_log: (0x0): vGPU license state: {state}",
+                "SYSLOG_IDENTIFIER": "nvidia-vgpu-mgr",
+                "_PID": pid,
+            }
+        )
+        for pid, state in states
+    ]
+    journal(root, f'printf "%s\\n" {shlex.join(said)}')
+    told = [
+        f"nvidia-vgpu-mgr[4260]: notice: vmiop_log: (0x0): vGPU license state: {state}"
+        for state in ("Licensed", "Unlicensed (Unrestricted)")
+    ]
+    assert of_this_boot(root) == told
+    with from_now(root) as logged:
+        assert logged() == []
