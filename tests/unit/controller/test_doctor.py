@@ -7,6 +7,8 @@ import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+import pytest
+
 from tests.unit.controller import nowhere
 from tests.unit.controller.test_installing import NOTHING as INSTALLED
 from tests.unit.core import builders
@@ -18,8 +20,6 @@ from vgpumgr.link.host import Observed
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    import pytest
-
     from vgpumgr.core.model.installation import Installation
     from vgpumgr.core.model.view import HostView
 
@@ -28,7 +28,11 @@ if TYPE_CHECKING:
 class Session:
     """A host whose libvirt is down."""
 
-    link: Session | None = None
+    ahead_s: int = 0
+
+    @property
+    def link(self) -> Session:
+        return self
 
     def observe(self, _query: object, *, wait_s: float) -> Observed:
         assert wait_s > 0
@@ -36,7 +40,7 @@ class Session:
         return Observed(snapshot=builders.host(gpu).snapshot, read=None)
 
     def symptoms(self) -> Symptoms:
-        return Symptoms(clock=int(time.time()))
+        return Symptoms(clock=int(time.time()) + self.ahead_s)
 
     def installed(self) -> Installation:
         return INSTALLED
@@ -45,12 +49,17 @@ class Session:
         raise Unreachable(builders.HOST, "libvirt", "no socket")
 
 
-def test_the_hardware_is_examined_when_libvirt_is_down(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("ahead_s", "kinds"), [(0, ["ill"]), (86400, ["ill", "clock"]), (-86400, ["ill", "clock"])])
+def test_the_hardware_is_examined_when_libvirt_is_down(
+    ahead_s: int, kinds: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And the host's clock is compared with ours."""
+
     @contextlib.contextmanager
     def open_session(*_: object) -> Iterator[Session]:
-        yield Session(link=Session())
+        yield Session(ahead_s)
 
     monkeypatch.setattr(doctor, "open_session", open_session)
     fleet = doctor.examine(nowhere.context("kvm01"))
-    assert [[one.kind for one in found] for found in fleet.views] == [["ill"]]
+    assert [[one.kind for one in found] for found in fleet.views] == [kinds]
     assert [type(error) for _, error in fleet.errors] == [Unreachable]
