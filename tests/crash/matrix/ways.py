@@ -91,6 +91,7 @@ class Strike:
 
 
 def _fill(file: Path) -> None:
+    assert file.parent.is_mount(), f"{file.parent} is no small disk of its own: all memory would be filled"
     with suppress(OSError), file.open("wb", buffering=0) as out:
         while True:
             out.write(bytes(_PAGE))
