@@ -162,7 +162,10 @@ def check_always(fleet: Fleet) -> None:
             assert now.hardware.get(where) == kind, f"{host}: the foreign {where} was {kind}, is {now.hardware}"
         entered = [entry.place for entry in now.entries]
         assert len(entered) == len(set(entered)), f"{host}: two ledger entries for one vGPU: {now.entries}"
-        on_vfs = [(entry.place.gpu, entry.vf) for entry in now.entries if entry.vf is not None]
+        kinds = [
+            (entry, entry.place.uuid is None) for entry in now.entries
+        ]  # of a change of frameworks both may be there
+        on_vfs = [(entry.place.gpu, entry.vf, kind) for entry, kind in kinds if entry.vf is not None]
         assert len(on_vfs) == len(set(on_vfs)), f"{host}: two ledger entries for one VF: {now.entries}"
         ours = _made(machine, now.entries)
         machine.sort_orphans(ours)

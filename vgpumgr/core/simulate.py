@@ -132,7 +132,8 @@ def _created(snapshot: HostSnapshot, step: steps.CreateVgpu) -> HostSnapshot:
         if snapshot.vgpu_of(spec) is None:
             raise ImpossibleStepError("there is nothing to enter")
         return replace(snapshot, ledger_file=True, ledger=ledger)
-    if spec.vf_index is not None and len(ledger.on_vf(spec.gpu_uuid, spec.vf_index)) > 1:
+    on_vf = () if spec.vf_index is None else ledger.on_vf(spec.gpu_uuid, spec.vf_index)
+    if any((one.vgpu.vm, one.vgpu.slot) != (spec.vm, spec.slot) for one in on_vf):
         raise ImpossibleStepError(f"{spec.parent} is another entry's")
     return replace(snapshot, ledger_file=True, ledger=ledger, gpus=_with_gpu(snapshot, _gpu_with(snapshot, spec)))
 

@@ -15,7 +15,7 @@ from vgpumgr import names
 from vgpumgr.core.commands import command
 from vgpumgr.core.evidence import sharing
 from vgpumgr.core.model import claims
-from vgpumgr.core.model.snapshot import NO_TYPE, VENDOR_VFIO, Freed
+from vgpumgr.core.model.snapshot import MDEV_PF, NO_TYPE, VENDOR_VFIO, Freed
 from vgpumgr.core.model.vgpu import MADE, LedgerEntry, Mdev, Vf, VgpuSpec
 from vgpumgr.core.model.view import Finding
 from vgpumgr.wording import Option, joined, say
@@ -156,12 +156,18 @@ def _hardware(view: HostView, claim: Claim) -> tuple[Gpu, Vgpu] | None:
 def cannot_come_back(facts: HostSnapshot, ours: VgpuSpec) -> bool:
     """Whether the driver or kernel has changed so that a missing vGPU of ours cannot be made as it was.
 
-    Its framework changed between mdev and vendor-vfio, or the driver takes its GPU for another board.
+    Its GPU has another framework now, or the driver takes it for another board.
     """
     gpu = facts.gpu_by_uuid(ours.gpu_uuid)
     if gpu is None or gpu.framework is None or facts.vgpu_of(ours) is not None:
         return False
-    return isinstance(ours.device, Vf) != (gpu.framework == VENDOR_VFIO) or ours.type_id == NO_TYPE
+    return is_of_other_framework(gpu, ours) or ours.type_id == NO_TYPE
+
+
+def is_of_other_framework(gpu: Gpu, ours: VgpuSpec | claims.Binding) -> bool:
+    """Whether the GPU makes vGPUs in another way now than ours was made. False while it makes none."""
+    was = isinstance(ours.device, Vf), ours.vf_index is None
+    return gpu.framework is not None and was != (gpu.framework == VENDOR_VFIO, gpu.framework == MDEV_PF)
 
 
 def strays_to(snapshot: HostSnapshot, ours: VgpuSpec) -> str | None:

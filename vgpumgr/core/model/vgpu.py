@@ -130,9 +130,12 @@ class VgpuSpec:
         return self.vm, self.slot, self.generation
 
     def supersedes(self, old: VgpuSpec) -> bool:
-        """Whether it is a later vGPU of the same slot on the same function. Its entry replaces the older one's."""
-        mine = self.vm, self.slot, self.gpu_uuid, self.vf_index
-        same = mine == (old.vm, old.slot, old.gpu_uuid, old.vf_index)
+        """Whether it is a later vGPU of the same slot on the same function. Its entry replaces the older one's.
+
+        Not if one of the two is an mdev and the other is not: an undo gives the VM the older device back.
+        """
+        mine = self.vm, self.slot, self.gpu_uuid, self.vf_index, self.uuid is None
+        same = mine == (old.vm, old.slot, old.gpu_uuid, old.vf_index, old.uuid is None)
         return same and self.vf_index is not None and self.generation != old.generation
 
 

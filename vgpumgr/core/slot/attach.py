@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from vgpumgr.core.driver.asking import Grant
     from vgpumgr.core.model.claims import Claim
     from vgpumgr.core.model.domain_xml import Domain, Hostdev
-    from vgpumgr.core.model.vgpu import VgpuSpec
+    from vgpumgr.core.model.vgpu import LedgerEntry, VgpuSpec
     from vgpumgr.core.model.view import HostView
     from vgpumgr.core.slot.plan import Plan
     from vgpumgr.names import Slot
@@ -103,9 +103,7 @@ def _plan_attach(view: HostView, request: AttachRequest) -> Plan:
             *steps,
             reserving.ended(view.snapshot, taken),
         ]
-    if old:
-        free = command("detach", domain.name, slot=request.slot, options=["--keep-snapshots"])
-        saved_states.guard_entries(view, domain, request.slot, old, keep=False, way_on=say("first `{}`", free))
+    doubts += _saved_findings(view, domain, request.slot, old)
     blocked_write.guard(view.snapshot, steps)
     return plans.Plan(
         vm=domain,
@@ -129,6 +127,16 @@ def _plan_attach(view: HostView, request: AttachRequest) -> Plan:
     )
 
 
+def _saved_findings(view: HostView, domain: Domain, slot: Slot, old: Sequence[LedgerEntry]) -> list[Finding]:
+    """What snapshots name that is freed and could not come back anyway. Raises NamedInSnapshot for what could."""
+    free = command("detach", domain.name, slot=slot, options=["--keep-snapshots"])
+    found: list[Finding] = []
+    for entry in old:
+        keep = ownership.cannot_come_back(view.snapshot, entry.vgpu)
+        found += saved_states.guard_entries(view, domain, slot, [entry], keep=keep, way_on=say("first `{}`", free))
+    return found
+
+
 def to_mend(view: HostView, domain: Domain, claim: Claim) -> tuple[plan_steps.Step, ...]:
     """The steps that a claim's attach still needs for its vGPU, definition and claim; none if all is well.
 
@@ -140,7 +148,9 @@ def to_mend(view: HostView, domain: Domain, claim: Claim) -> tuple[plan_steps.St
 
 
 def plan_mending(view: HostView, request: AttachRequest) -> Plan:
-    """Plan the repair of a slot that already has its wish: its vGPU, its definition, its claim. Destroys nothing.
+    """Plan the repair of a slot that already has its wish: its vGPU, its definition, its claim.
+
+    Destroys nothing; an entry goes whose vGPU cannot come back, because its GPU has another framework now.
 
     A managed-save image forbids changing the definition, but not re-creating the vGPU: the image needs it.
     Raises as plan_attach does.
@@ -150,10 +160,16 @@ def plan_mending(view: HostView, request: AttachRequest) -> Plan:
     target, placed, steps = _mending(view, domain, request)
     if any(not isinstance(step, plan_steps.CreateVgpu | plan_steps.EnterVgpu) for step in steps):
         _guard_attach(view, domain)
+    past = [
+        entry
+        for entry in view.entries(domain.uuid, request.slot)
+        if entry.vgpu.generation != target.generation and not target.supersedes(entry.vgpu)
+        if ownership.cannot_come_back(view.snapshot, entry.vgpu)
+    ]
     return plans.Plan(
         vm=domain,
         slot=request.slot,
-        steps=steps,
+        steps=(*steps, *detach.destroy_steps(view, domain, past)),
         findings=(
             *attach_findings(view, domain, request.slot, target),
             *(fabric.awaited(view, domain, target) if steps else ()),
@@ -328,8 +344,9 @@ def _instance_steps(view: HostView, target: VgpuSpec) -> tuple[plan_steps.Instan
     vgpu_type = gpu.type_of(target.type_id) if gpu is not None else None
     if gpu is None or vgpu_type is None or not target.mig:
         return ()
-    entry = view.snapshot.entries.named(target.key)
-    home = instances.find_home(view.snapshot, gpu, vgpu_type, before=target.mig, but=entry)
+    entry, facts = view.snapshot.entries.named(target.key), view.snapshot
+    past = [one.vgpu.key for one in view.entries(target.vm, target.slot) if ownership.cannot_come_back(facts, one.vgpu)]
+    home = instances.find_home(facts.without_entries(past), gpu, vgpu_type, before=target.mig, but=entry)
     return home.steps if isinstance(home, instances.Home) else ()
 
 

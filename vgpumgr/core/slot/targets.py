@@ -401,11 +401,12 @@ def _pending_place(
 def _successor(view: HostView, request: AttachRequest, domain: Domain, past: VgpuSpec) -> placement.Placed | None:
     """A vGPU of the same type at the place of `past`, which cannot come back as it was; None if it does not fit there.
 
-    The view must not have the ledger entry of `past`.
+    The view must not have the ledger entry of `past`. It had that place, so a cordon does not keep it away.
     """
     claim = domain.claim(request.slot)
-    if claim is None or claim.generation != past.generation or not serves(view, claim, request):
+    if claim is None or claim.generation < past.generation or not serves(view, claim, request):
         return None
+    view = replace(view, snapshot=replace(view.snapshot, cordons=()), excluded_vfs=frozenset())
     why = "its place, before the driver or the kernel was changed"
     return _same_again(view, domain, claim.slot, claim.binding, grant=claim.grant, why=why)
 

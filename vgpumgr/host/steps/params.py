@@ -21,7 +21,7 @@ from ..protocol.session import NOT_YET, SYSFS_REFUSED
 from ..protocol.steps import Step
 from ..refusal import Refusal, errno_name, reason
 from .guard import RemovalGuard
-from .hardware import file_of, hardware_for, is_what_step_means
+from .hardware import Absent, file_of, hardware_for, is_what_step_means
 
 FILE = "vgpu_params"
 READ_S = 3.0
@@ -87,7 +87,7 @@ class KeptParams:
             if vgpu is None or not is_what_step_means(vgpu, step):
                 return False
             self._guard.refuse_by_now(step, vgpu)
-        except (OSError, ValueError, Refusal):  # whoever removes it says so
+        except (OSError, ValueError, Refusal, Absent):  # whoever removes it says so
             return False
         return True
 

@@ -319,7 +319,10 @@ class VgpuSteps:
     def _enter(
         self, ledger: Ledger, step: Step, state: EntryState, params: str = "", *, unwritten: bool = False
     ) -> None:
-        """Write the step's entry to disk in this state, replacing what it supersedes."""
+        """Write the step's entry to disk in this state, replacing what it supersedes.
+
+        An entry of the other framework stays until it is destroyed: without it, nothing could be undone.
+        """
         entry = _entry_of(step, boot=self._boot(), state=state)
         entries = []
         placed = False
@@ -330,7 +333,7 @@ class VgpuSteps:
                     _with({**each, **entry}, params, unwritten=unwritten)
                 )  # keys of a later version are kept
                 placed = True
-            elif superseded(each, step):
+            elif superseded(each, step) and (each["uuid"] is None) == (step["uuid"] is None):
                 base = base.with_freed(identity(each))
             else:
                 entries.append(each)
