@@ -98,6 +98,7 @@ TABLE_OF_COMMANDS = {
     "reserve": case("reserve --profile 4Q --for team --check --on kvm01", PLACE | TABLE, code=3),
     "plan": case("plan kvm01", PLACE),
     "defrag": case("defrag kvm01 --profile 4Q", PLACE),  # it fits already
+    "migrate-framework": case("migrate-framework kvm01", PLACE),  # there is nothing to migrate
     "partition apply": case("partition apply kvm01 --weeks 0", PLACE),
     "waiting": case("waiting kvm01", PLACE),
     "reconcile": case("reconcile --yes", HOST | STORE),  # nothing is declared; for `export`

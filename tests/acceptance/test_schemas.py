@@ -70,6 +70,7 @@ RUNS: dict[str, tuple[tuple[str, ...], str, int]] = {
     "reserve (list)": (("reserve", "list"), "reservations", 0),
     "reserve (cancel)": (("reserve", "cancel", "team-a", "--yes"), "reservations", 0),
     "waiting": (("waiting",), "waiting", 0),
+    "migrate-framework": (("migrate-framework", HOST), "change", 0),
     "defrag": (("defrag", HOST, "--profile", "4Q", "--check"), "plan", 0),
     "explain": (("explain", "--gpu-memory", "5G"), "explain", 0),
     "explain --compare": (("explain", "--gpu", "0.25", *ON, "--compare"), "explain", 0),

@@ -21,6 +21,7 @@ from vgpumgr.controller.drain import DrainOptions, drain
 from vgpumgr.controller.gpu_setting import set_mode, set_scheduler
 from vgpumgr.controller.instances import GcOptions, give_back
 from vgpumgr.controller.maintenance import cordon
+from vgpumgr.controller.migrate_framework import migrate_framework
 from vgpumgr.controller.purge import purge
 from vgpumgr.controller.reconcile import ReconcileOptions, reconcile
 from vgpumgr.controller.requests import RequestsResult
@@ -50,6 +51,7 @@ from vgpumgr.core.reconcile.tasks import SetCordon, SetGpuMode, SetGpuScheduler
 from vgpumgr.core.slot.request import Replace, SlotRequest
 from vgpumgr.core.slot.reserving import ReserveRequest
 from vgpumgr.errors import VgpumgrError
+from vgpumgr.lab.driver.upgrade import SAME, Upgrade
 from vgpumgr.names import HostName, Slot, VmName, VmUuid
 from vgpumgr.timing import Timing
 
@@ -528,9 +530,18 @@ class Fleet:
         libvirt.attach_device(to.uuid, ET.tostring(tree, encoding="unicode"))
         return True
 
-    def reboot(self, host: str) -> None:
+    def migrate_framework(self, host: str, *, trouble: Trouble | None = None) -> Outcome:
+        def run(context: Context, end: Outcome) -> FleetResult:
+            consent: Consent[FleetPlan] = Consent(
+                check=False, show=lambda _fleet: None, ask=lambda fleet: end.agreed.extend(fleet.takes_away)
+            )
+            return migrate_framework(context, (host,), consent)
+
+        return self._run(run, trouble, "anna@ctl1")
+
+    def reboot(self, host: str, upgrade: Upgrade = SAME) -> None:
         self.handmade[host].clear()
-        self.machines[host].reboot()
+        self.machines[host].reboot(upgrade)
 
 
 def _consent(outcome: Outcome, *, check: bool) -> Consent[Planned[PlanT]]:

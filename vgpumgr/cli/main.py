@@ -47,6 +47,11 @@ _COMMANDS: dict[str, dict[str, tuple[str, str, str]]] = {
         "drain": ("commands.maintenance", "drain", "Cordon a host or GPU and list what blocks maintenance."),
         "uncordon": ("commands.maintenance", "uncordon", "Let a host or GPU take new vGPUs again."),
         "defrag": ("commands.defrag", "defrag", "Move idle vGPUs within their hosts so that a wish fits."),
+        "migrate-framework": (
+            "commands.migrate_framework",
+            "migrate_framework",
+            "Make vGPUs again after a kernel that makes them otherwise.",
+        ),
         "gc": ("commands.mig", "gc", "Give back GPU instances (MIG) that hold no vGPU."),
         "adopt": ("commands.adopt", "adopt", "Take over existing vGPUs into a host's ledger."),
     },

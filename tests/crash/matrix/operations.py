@@ -12,10 +12,11 @@ from tests.model.machine import GPUS, TYPES
 from tests.model.pool import POOL
 from vgpumgr.controller.drain import DrainOptions
 from vgpumgr.core.reconcile.tasks import SetCordon
-from vgpumgr.host.protocol.gpu import EQUAL_SIZE, FIXED_SHARE, MIG, MIXED_SIZE, VENDOR_VFIO
+from vgpumgr.host.protocol.gpu import EQUAL_SIZE, FIXED_SHARE, MDEV_VF, MIG, MIXED_SIZE, VENDOR_VFIO
 from vgpumgr.host.protocol.ledger import LEDGER_PATH, MADE
 from vgpumgr.lab.driver import places
 from vgpumgr.lab.driver.model import Engine, Policy
+from vgpumgr.lab.driver.upgrade import Upgrade
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -283,6 +284,20 @@ def _check_instances_whole(fleet: Fleet) -> None:
     assert all(len(one.compute) == 1 for gpu in machine.gpus() for one in gpu.instances)
 
 
+def _prepare_migrate(fleet: Fleet) -> None:
+    attach(fleet, VM, OTHER)
+    other = MDEV_VF if fleet.machines[HOST].framework == VENDOR_VFIO else VENDOR_VFIO
+    fleet.reboot(HOST, Upgrade(framework=other))
+
+
+def _check_migrated(fleet: Fleet) -> None:
+    """As the GPU makes vGPUs now; what was an mdev is none any more."""
+    has(fleet, VM)
+    has(fleet, OTHER)
+    on_vfs = fleet.machines[HOST].framework != VENDOR_VFIO
+    assert {entry["uuid"] is None for entry in fleet.machines[HOST].ledger()} == {on_vfs}
+
+
 def _prepare_to_mig(fleet: Fleet) -> None:
     assert fleet.set_mode(HOST, GPUS[0], EQUAL_SIZE).word == "done"
     attach(fleet, VM, OTHER, profile=FOUR)
@@ -452,6 +467,12 @@ FROM_MIG = Operation(
     run=lambda fleet, trouble: fleet.set_mode(HOST, GPUS[0], EQUAL_SIZE, trouble=trouble),
     check=lambda fleet: _check_divided(fleet, SLICED, on=False),
 )
+MIGRATE = Operation(
+    name="migrate-framework",
+    prepare=_prepare_migrate,
+    run=lambda fleet, trouble: fleet.migrate_framework(HOST, trouble=trouble),
+    check=_check_migrated,
+)
 GC = Operation(
     name="gc",
     mig=True,
@@ -478,6 +499,7 @@ OPERATIONS = (
     DRAIN,
     PURGE,
     RECONCILE,
+    MIGRATE,
     MIG_ATTACH,
     MIG_EVICT,
     MIG_DETACH,
@@ -486,4 +508,4 @@ OPERATIONS = (
     FROM_MIG,
     GC,
 )
-MIXED = (MODE, AGAIN)  # not on a GPU without the mode
+ON_VFS = (MODE, AGAIN, MIGRATE)  # not on a GPU without the mode, or with one framework only

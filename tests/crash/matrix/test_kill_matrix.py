@@ -20,8 +20,9 @@ from tests.crash.matrix.operations import (
     HOST,
     IN_PLACE,
     MIG_EVICT,
-    MIXED,
+    MIGRATE,
     MODE,
+    ON_VFS,
     OPERATIONS,
     SCHEDULER,
     SLOT,
@@ -103,6 +104,7 @@ def others(fleet: Fleet, operation: Operation) -> object:
         "detach several": (1, 2, 4),
         "drain": (1, 4),
         "host purge": (1, 2, 4),
+        "migrate-framework": (1, 2, 4),
         "attach that makes a GPU instance": (1, 4),
         "attach that takes cached GPU instances away": (1, 4),
         "detach from a GPU instance": (1, 4),
@@ -139,7 +141,7 @@ def kill(operation: Operation, framework: str, way: str, at: int) -> tuple[str, 
     assert problem(again) is None, f"the same command again: {problem(again)}"
     promises.check_always(fleet)
     if way == REBOOT:
-        if operation in (SCHEDULER, MODE, DRAIN):
+        if operation in (SCHEDULER, MODE, DRAIN, MIGRATE):
             fleet.reconcile(HOST)
     else:
         assert others(fleet, operation) == before, "somebody else's was touched"
@@ -150,7 +152,7 @@ def kill(operation: Operation, framework: str, way: str, at: int) -> tuple[str, 
 
 def frameworks(operation: Operation) -> tuple[str, ...]:
     """Those that have what it is about."""
-    return tuple(one for one in FRAMEWORKS if one != MDEV_PF or not (operation.mig or operation in MIXED))
+    return tuple(one for one in FRAMEWORKS if one != MDEV_PF or not (operation.mig or operation in ON_VFS))
 
 
 def played(number: int, operation: Operation) -> tuple[str, ...]:

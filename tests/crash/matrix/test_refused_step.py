@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.crash.matrix.operations import HOST, MIXED, OPERATIONS, Operation, fresh
+from tests.crash.matrix.operations import HOST, ON_VFS, OPERATIONS, Operation, fresh
 from tests.crash.matrix.test_kill_matrix import FRAMEWORKS, problem
 from tests.dose import FULL
 from tests.model import promises
@@ -28,7 +28,7 @@ MOST = 60  # more than any operation has
 # What nothing takes back (core/step/, is_final), so that what is left is told.
 FINAL = {"destroy_vgpu", "reset_gpu", "plug_device", "unplug_device"}
 # What is refused of one slot or GPU keeps these from none of the others.
-GOES_ON = {"reconcile", "attach several", "detach several", "drain", "host purge", "gc"}
+GOES_ON = {"reconcile", "attach several", "detach several", "drain", "host purge", "gc", "migrate-framework"}
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -70,7 +70,7 @@ def cases() -> list[tuple[Operation, str]]:
     """All frameworks in the full dose; in the other one for each operation, in turn."""
     found = []
     for number, operation in enumerate(OPERATIONS):
-        fitting = [one for one in FRAMEWORKS if one != MDEV_PF or not (operation.mig or operation in MIXED)]
+        fitting = [one for one in FRAMEWORKS if one != MDEV_PF or not (operation.mig or operation in ON_VFS)]
         found += [(operation, one) for one in (fitting if FULL else (fitting[number % len(fitting)],))]
     return found
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from vgpumgr.core.commands import command
-from vgpumgr.core.model.snapshot import VENDOR_VFIO
+from vgpumgr.core.evidence import ownership
 from vgpumgr.core.model.vgpu import Mdev
 from vgpumgr.wording import Command, joined, say
 
@@ -28,12 +28,12 @@ def other_framework(case: Case) -> Iterator[Illness]:
     gpus = {gpu.uuid: gpu for gpu in case.facts.gpus if gpu.framework is not None}
     for domain, claim in case.claims:
         gpu = gpus.get(claim.binding.gpu_uuid)
-        is_mdev = isinstance(claim.binding.device, Mdev)
-        if gpu is None or is_mdev != (gpu.framework == VENDOR_VFIO):
+        if gpu is None or not ownership.is_of_other_framework(gpu, claim.binding):
             continue
-        was, now = ("an mdev", "a virtual function") if is_mdev else ("a virtual function", "an mdev")
-        what = say("the vGPU of {} {} was {}; GPU {} makes each as {} now", domain.name, claim.slot, was, gpu.pci, now)
-        mend = say("`{}`, then attach it again", command("detach", domain.name, slot=claim.slot, on=case.host))
+        was = "an mdev" if isinstance(claim.binding.device, Mdev) else "a virtual function"
+        text = "the vGPU of {} {} was {}; the framework of GPU {} is {} now"
+        what = say(text, domain.name, claim.slot, was, gpu.pci, gpu.framework or "?")
+        mend = say("`{}` makes each again as it was", Command("vgpumgr", "migrate-framework", case.host))
         seen = "the VM's definition and /sys"
         yield case.ill("other-framework", what, seen, mend, gpu=gpu.pci, vm=domain.name, slot=claim.slot)
 

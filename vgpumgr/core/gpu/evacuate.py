@@ -12,22 +12,22 @@ from vgpumgr import errors
 from vgpumgr.core import simulate
 from vgpumgr.core import step as plan_steps
 from vgpumgr.core.commands import command
-from vgpumgr.core.evidence import blocked_write, ending
-from vgpumgr.core.model import claims, snapshot
+from vgpumgr.core.evidence import blocked_write, ending, ownership
+from vgpumgr.core.model import claims
 from vgpumgr.core.model import view as views
-from vgpumgr.core.model.vgpu import MADE, PLANNED, Vf
+from vgpumgr.core.model.vgpu import MADE, PLANNED
 from vgpumgr.core.model.view import Finding
 from vgpumgr.core.placing import division, takes
 from vgpumgr.core.placing.no_place import Cause, Refusal
 from vgpumgr.core.slot import detach
 from vgpumgr.core.slot import plan as plans
-from vgpumgr.wording import joined, say
+from vgpumgr.wording import Command, joined, say
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from vgpumgr.core.model.functions import Vgpu
-    from vgpumgr.core.model.snapshot import Gpu
+    from vgpumgr.core.model.snapshot import Gpu, HostSnapshot
     from vgpumgr.core.model.vgpu import LedgerEntry, VgpuSpec
     from vgpumgr.core.model.view import HostView
 
@@ -118,7 +118,7 @@ def make_again(
             continue
         vgpu, card = one.entry.vgpu, after.snapshot.gpu_by_uuid(one.entry.vgpu.gpu_uuid)
         assert card is not None
-        reason = _other_framework(gpu, vgpu) or takes.may_make_again(after.snapshot, card, vgpu)
+        reason = _other_framework(view.snapshot, gpu, vgpu) or takes.may_make_again(after.snapshot, card, vgpu)
         if reason is not None:
             what = say("{} of {} slot {} is gone and cannot be re-created", vgpu.type_name, vgpu.vm_name, vgpu.slot)
             text, host = say("{}: GPU {} {}", what, gpu.pci, reason.text), view.snapshot.host
@@ -131,10 +131,12 @@ def make_again(
     return tuple(steps), tuple(findings)
 
 
-def _other_framework(gpu: Gpu, vgpu: VgpuSpec) -> Refusal | None:
-    if isinstance(vgpu.device, Vf) == (gpu.framework == snapshot.VENDOR_VFIO):
+def _other_framework(facts: HostSnapshot, gpu: Gpu, vgpu: VgpuSpec) -> Refusal | None:
+    if not ownership.is_of_other_framework(gpu, vgpu):
         return None
-    return Refusal(Cause.OTHER_FRAMEWORK, f"now offers {gpu.framework}, but the entry is of another framework")
+    mend = Command("vgpumgr", "migrate-framework", facts.host)
+    text = say("now offers {}, but the entry is of another framework: `{}`", gpu.framework or "?", mend)
+    return Refusal(Cause.OTHER_FRAMEWORK, text)
 
 
 def guard_idle(view: HostView, gpu: Gpu, ours: Sequence[Ours], what: str) -> None:

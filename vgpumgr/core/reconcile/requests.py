@@ -8,13 +8,15 @@ from typing import TYPE_CHECKING
 
 from vgpumgr import errors
 from vgpumgr.core import simulate
+from vgpumgr.core.commands import command
 from vgpumgr.core.driver import profiles
 from vgpumgr.core.driver.asking import NO_CONDITIONS
 from vgpumgr.core.gpu import gpu_choice
 from vgpumgr.core.model import claims
+from vgpumgr.core.model.vgpu import ExactPlace
 from vgpumgr.core.model.view import Finding, GoneVm
 from vgpumgr.core.reconcile import tasks
-from vgpumgr.core.slot import attach, detach, targets, to_come, waits
+from vgpumgr.core.slot import attach, detach, no_room, targets, to_come, waits
 from vgpumgr.core.slot import plan as plans
 from vgpumgr.core.slot.request import AttachRequest, Replace, request_of
 from vgpumgr.wording import Option, say
@@ -25,12 +27,11 @@ if TYPE_CHECKING:
     from vgpumgr.core.inventory import HostDeclaration, SlotDeclaration
     from vgpumgr.core.model.claims import Claim
     from vgpumgr.core.model.domain_xml import Domain
-    from vgpumgr.core.model.vgpu import ExactPlace
     from vgpumgr.core.model.view import HostView
-    from vgpumgr.core.reconcile.tasks import Author, MoveSlot, ServeSlot
+    from vgpumgr.core.reconcile.tasks import Author, ConvertSlot, MoveSlot, ServeSlot
     from vgpumgr.core.slot.plan import Plan
     from vgpumgr.core.slot.request import SlotRequest
-    from vgpumgr.names import Slot
+    from vgpumgr.names import GpuUuid, Slot
 
 
 def plan_serve_slot(view: HostView, declared: HostDeclaration, task: ServeSlot, author: Author) -> Plan:
@@ -76,6 +77,48 @@ def plan_move_slot(view: HostView, declared: HostDeclaration, task: MoveSlot) ->
     return attach.plan_attach(view, replace(request, gpus=tuple(uuid for uuid in others if uuid), replace=True))
 
 
+def plan_convert_slot(view: HostView, declared: HostDeclaration, task: ConvertSlot, author: Author) -> Plan:
+    """Plan to give the slot the same type on the same GPU, or to free what nobody claims. Raises as the plans of both
+    do; InUse if its VM runs; what the task says if it is blocked.
+    """
+    if task.blocked is not None:
+        raise task.blocked
+    found = view.domain(task.uuid)
+    claim = None if found is None else found.claim(task.slot)
+    if found is None or claim is None or claim.state == claims.LEAVING:
+        gone = task.vm if found is None else None
+        request = detach.DetachRequest(vm=task.uuid, slots=(task.slot,), by=author.by, at=author.at, gone=gone)
+        return detach.plan_detach(view, request)
+    return _plan_converted(view, declared, found, claim, task.gpu_uuid)
+
+
+def _plan_converted(view: HostView, declared: HostDeclaration, domain: Domain, claim: Claim, gpu_uuid: GpuUuid) -> Plan:
+    gpu, had = view.snapshot.gpu_by_uuid(gpu_uuid), profiles.read_type_name(claim.binding.type_name)
+    _guard_off(domain)
+    slot = tasks.declaration(declared, domain.name, claim.slot)
+    request = request_of(domain, claim, policy=declared.policy_of(slot, None))
+    if gpu is not None and gpu.types and had is not None and gpu.type_named(had.text) is None:
+        raise no_room.dropped(view, domain.name, request, gpu, had)
+    plan = attach.plan_attach(view, replace(request, gpus=(gpu_uuid,), replace=True))
+    _guard_same(view, claim, plan, ExactPlace(gpu_uuid, None))
+    return plan
+
+
+def _guard_off(domain: Domain) -> None:
+    if domain.active:
+        raise errors.InUse(say("{} runs, so its vGPU stays where it is", domain.name), hint="shut it down first")
+
+
+def _guard_same(view: HostView, claim: Claim, plan: Plan, to: ExactPlace) -> None:
+    target = plan.target
+    if target is None or not to.holds(target.exact_place) or target.type_name != claim.binding.type_name:
+        look = command("list", view.snapshot.host)
+        raise errors.NoCapacity(
+            say("{} slot {} does not get the same at the place that was meant for it", plan.about, claim.slot),
+            hint=say("something else is there now (`{}`): once that is gone, run the command again", look),
+        )
+
+
 def request_to_move(view: HostView, declared: HostDeclaration, domain: Domain, claim: Claim) -> AttachRequest:
     """What a slot's claim and declaration ask for; a vGPU that is moved keeps to it. Raises UnknownGpu."""
     slot = tasks.declaration(declared, domain.name, claim.slot)
@@ -84,16 +127,10 @@ def request_to_move(view: HostView, declared: HostDeclaration, domain: Domain, c
 
 
 def _plan_to(view: HostView, declared: HostDeclaration, domain: Domain, claim: Claim, to: ExactPlace) -> Plan:
-    if domain.active:
-        raise errors.InUse(say("{} runs, so its vGPU stays where it is", domain.name), hint="shut it down first")
+    _guard_off(domain)
     request = replace(request_to_move(view, declared, domain, claim), place=to, replace=True)
     plan = attach.plan_attach(view, request)
-    target = plan.target
-    if target is None or not to.holds(target.exact_place) or target.type_name != claim.binding.type_name:
-        raise errors.NoCapacity(
-            say("{} slot {} does not get the same at the place that was meant for it", domain.name, claim.slot),
-            hint="something changed there meanwhile: run the command again",
-        )
+    _guard_same(view, claim, plan, to)
     return plan
 
 

@@ -11,6 +11,7 @@ from vgpumgr.core.reconcile.planned import PlannedTask
 from vgpumgr.core.reconcile.tasks import (
     Adopt,
     CancelReservation,
+    ConvertSlot,
     EnsureSlot,
     FinishDetach,
     FreeInstances,
@@ -94,6 +95,8 @@ def _plan_task(view: HostView, declared: HostDeclaration, task: Task, author: ta
                 return PlannedTask(task=task, plan=instance_plan.plan_giving_back(view, task.gpu_id))
             case MoveSlot():
                 return PlannedTask(task=task, plan=requests.plan_move_slot(view, declared, task))
+            case ConvertSlot():
+                return PlannedTask(task=task, plan=requests.plan_convert_slot(view, declared, task, author))
     except errors.VgpumgrError as error:
         return PlannedTask(task=task, refused=error)
     except Exception as error:  # noqa: BLE001 -- one odd VM must not block the others

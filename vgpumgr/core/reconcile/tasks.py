@@ -1,13 +1,14 @@
 """The work on a host: a task for each slot that is wanted, each that no longer is, and each scheduler.
 
-reconcile finds EnsureSlot and PruneSlot; a user requests ServeSlot, Adopt, SetCordon, FreeInstances and MoveSlot;
-SetGpuScheduler, SetGpuMode and KeepInstances can be either. What is no longer declared goes first (it makes room), then
-come modes and schedulers (an empty GPU takes one without moving anything), then vGPUs: those with a place before new.
+reconcile finds EnsureSlot and PruneSlot; a user requests ServeSlot, Adopt, SetCordon, FreeInstances, MoveSlot and
+ConvertSlot; SetGpuScheduler, SetGpuMode and KeepInstances can be either. What is no longer declared goes first (it
+makes room), then come modes and schedulers (an empty GPU takes one without moving anything), then vGPUs: those with a
+place before new.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypeAlias
 
 from vgpumgr import names
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from vgpumgr.core.model.view import HostView
     from vgpumgr.core.slot.request import SlotRequest
     from vgpumgr.core.slot.reserving import ReserveRequest
+    from vgpumgr.errors import VgpumgrError
     from vgpumgr.names import GpuUuid, MdevUuid, PciAddress, Slot, VmName, VmUuid
 
 RECONCILE = "reconcile"
@@ -302,6 +304,21 @@ class MoveSlot(OfSlot):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ConvertSlot(OfSlot):
+    """The user wants what a GPU had before its framework was changed: the slot gets the same again on that GPU.
+
+    A slot that no claim wants is freed. `why` says which of the two. `blocked`: why nothing may be done about it.
+    """
+
+    uuid: VmUuid
+    gpu_uuid: GpuUuid
+    why: str
+    blocked: VgpumgrError | None = field(default=None, compare=False)
+
+    verb = "migrate-framework"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FreeInstances(OfGpu):
     """The user wants the cached GPU instances of a GPU removed."""
 
@@ -349,6 +366,7 @@ Task: TypeAlias = (
     | CancelReservation
     | FreeInstances
     | MoveSlot
+    | ConvertSlot
 )
 
 
@@ -359,26 +377,27 @@ def of_host(view: HostView, declared: HostDeclaration) -> tuple[Task, ...]:
         for gpu_id, entry in _declared(view, declared, "scheduler")
         if entry.scheduler is not None
     ]
-    declared_modes = [
-        SetGpuMode(gpu_id=gpu_id, mode=entry.mode, where=entry.origin)
-        for gpu_id, entry in _declared(view, declared, "mode")
-        if entry.mode is not None
-    ]
     layouts = [
         KeepInstances(gpu_id=gpu_id, profiles=entry.instances, where=entry.origin)
         for gpu_id, entry in _declared(view, declared, "instances")
         if entry.instances
     ]
-    kept_modes = _kept_modes(view, declared)
     return (
         *_unfinished(view, declared),
         *_prunes(view, declared),
-        *declared_modes,
-        *kept_modes,
+        *of_modes(view, declared),
         *shares,
         *layouts,
         *_ensures(view, declared),
     )
+
+
+def of_modes(view: HostView, declared: HostDeclaration) -> Iterator[SetGpuMode]:
+    """The modes that are declared, and those that GPUs lost although their vGPUs were made in them."""
+    for gpu_id, entry in _declared(view, declared, "mode"):
+        if entry.mode is not None:
+            yield SetGpuMode(gpu_id=gpu_id, mode=entry.mode, where=entry.origin)
+    yield from _kept_modes(view, declared)
 
 
 def _declared(view: HostView, declared: HostDeclaration, setting: settings.Setting) -> Iterator[tuple[str, OfGpus]]:

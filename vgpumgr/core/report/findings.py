@@ -350,6 +350,10 @@ def lacks_in_image(view: HostView, domain: Domain, claim: Claim) -> bool:
 def _gone(view: HostView, domain: Domain, claim: Claim, steps: Sequence[Step] | VgpumgrError) -> Finding:
     what = say("the vGPU of {} slot {} is gone (a reboot?)", domain.name, claim.slot)
     gpu = view.snapshot.gpu_by_uuid(claim.binding.gpu_uuid)
+    if gpu is not None and ownership.is_of_other_framework(gpu, claim.binding):
+        mend, now = Command("vgpumgr", "migrate-framework", view.snapshot.host), gpu.framework or "?"
+        text = say("{}: the framework of GPU {} is {} now; `{}` makes it again", what, gpu.pci, now, mend)
+        return _finding(view, domain.name, claim.slot, "gone", text)
     unready = takes.unfit(view.snapshot, gpu) if gpu is not None else None
     if gpu is not None and unready is not None and unready.is_not_ready:
         text = say("{}: GPU {}: {}; once it is ready, `vgpumgr reconcile` makes it again", what, gpu.pci, unready.text)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from vgpumgr.core.model.domain_xml import Domain
-    from vgpumgr.core.model.snapshot import Gpu
+    from vgpumgr.core.model.snapshot import Gpu, VgpuType
     from vgpumgr.core.model.view import GoneVm, HostView
     from vgpumgr.core.placing.resolve import Ask
     from vgpumgr.core.slot.request import AttachRequest
@@ -159,7 +159,7 @@ def dropped(
 ) -> errors.ProfileNotHere:
     """The error if the slot's type is no longer offered: the driver has renamed or dropped types of the card."""
     host = view.snapshot.host
-    today = next((one for one in (gpu.types or {}).values() if one.short == had.short), None)
+    today = _nearest(gpu, had)
     successor = f"; {today.type_name} is" if today is not None else ""
     see = say("`{}` lists the profiles that it has", Command("vgpumgr", "profiles", host))
     if today is not None and request.origin == INVENTORY:
@@ -179,6 +179,15 @@ def dropped(
         ),
         hint=see,
     )
+
+
+def _nearest(gpu: Gpu, had: profiles.TypeName) -> VgpuType | None:
+    """The GPU's type that is called the same on its board of today, else the nearest in size of its series."""
+    kinds = [(one, one.parsed) for one in (gpu.types or {}).values() if one.parsed is not None]
+    alike = [row for row in kinds if (row[1].series, row[1].slices is None) == (had.series, had.slices is None)]
+    return min(alike, key=lambda row: (row[1].short != had.short, abs(row[1].size_gb - had.size_gb)), default=(None,))[
+        0
+    ]
 
 
 def _cordoned(view: HostView, domain: Domain, verdict: placement.NoPlace, lines: list[str]) -> errors.Cordoned:

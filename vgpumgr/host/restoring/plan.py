@@ -140,7 +140,8 @@ def _check_functions(gpu: GpuFact, vfs: Mapping[str, int], entry: LedgerEntry) -
         mig = [_mig_step(entry)] if entry["mig"] is not None else []
         raise _Waits(why, *mig, _vfs_step(entry, on=True))
     if on_function == (gpu["framework"] == MDEV_PF) or (entry["uuid"] is None) != (gpu["framework"] == VENDOR_VFIO):
-        raise _Lost("the driver now makes vGPUs in another way ({})".format(gpu["framework"]))
+        way = "the driver now makes vGPUs in another way ({}): `vgpumgr migrate-framework` makes it so"
+        raise _Lost(way.format(gpu["framework"]))
 
 
 def _check_mode(gpu: GpuFact, entry: LedgerEntry) -> None:

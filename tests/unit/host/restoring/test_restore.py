@@ -171,7 +171,8 @@ def test_a_driver_of_another_framework_gets_nothing(before: str, after: str) -> 
     machine = fleet.machines[HOST]
     attach(fleet, "4Q")
     boot(machine, upgrade=Upgrade(framework=after))
-    assert list(missing(restore(machine)).values()) == [f"the driver now makes vGPUs in another way ({after})"]
+    way = f"the driver now makes vGPUs in another way ({after}): `vgpumgr migrate-framework` makes it so"
+    assert list(missing(restore(machine)).values()) == [way]
     assert there(machine) == {}
 
 
