@@ -73,7 +73,7 @@ bool nvlab_creatable(struct nvlab_gpu *gpu, const struct nvlab_type *type)
 	struct nvlab_vgpu *vgpu;
 	unsigned int count = 0;
 
-	if (gpu->card->framework == NVLAB_MDEV_PF)
+	if (nvlab_framework(gpu) == NVLAB_MDEV_PF)
 		return instances_left(gpu, type);
 	list_for_each_entry(vgpu, &gpu->vgpus, node)
 		count++;

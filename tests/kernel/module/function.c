@@ -10,7 +10,7 @@ static void show(struct nvlab_function *function)
 {
 	int ret;
 
-	if (function->gpu->card->framework == NVLAB_VENDOR_VFIO)
+	if (nvlab_framework(function->gpu) == NVLAB_VENDOR_VFIO)
 		ret = nvlab_show_vendor_files(function);
 	else
 		ret = nvlab_show_mdev_types(function);
@@ -26,7 +26,7 @@ static void appear(struct work_struct *work)
 
 static bool makes_vgpus(const struct nvlab_function *function)
 {
-	return (function->gpu->card->framework == NVLAB_MDEV_PF) == (function->vf < 0);
+	return (nvlab_framework(function->gpu) == NVLAB_MDEV_PF) == (function->vf < 0);
 }
 
 static void set_bound(struct nvlab_gpu *gpu, bool bound)
@@ -75,7 +75,7 @@ static void remove(struct pci_dev *pdev)
 	struct nvlab_function *function = pci_get_drvdata(pdev);
 
 	cancel_delayed_work_sync(&function->appear);
-	if (function->shown && function->gpu->card->framework == NVLAB_VENDOR_VFIO)
+	if (function->shown && nvlab_framework(function->gpu) == NVLAB_VENDOR_VFIO)
 		nvlab_hide_vendor_files(function);
 	else if (function->shown)
 		nvlab_hide_mdev_types(function);

@@ -65,6 +65,8 @@ module_param_cb(forget_lost, &forget_ops, NULL, 0644);
 MODULE_PARM_DESC(forget_lost, "any write: what the driver has lost is whole again, as after loading it anew");
 module_param_cb(nvml_fail, &line_ops, &nvml_fail, 0644);
 MODULE_PARM_DESC(nvml_fail, "NVML calls that fail: FUNCTION:CODE[:PCI], several with blanks or commas between them");
+module_param_named(other_framework, nvlab_options.other_framework, bool, 0444);
+MODULE_PARM_DESC(other_framework, "boards with SR-IOV offer vGPUs in the other way: as under another kernel");
 module_param_named(NVreg_RegistryDwords, nvlab_options.registry_dwords, charp, 0444);
 module_param_named(NVreg_RegistryDwordsPerDevice, nvlab_options.registry_dwords_per_device, charp, 0444);
 

@@ -126,6 +126,7 @@ struct nvlab_options {
 	unsigned int late_vfs_ms;
 	bool unbind_busy;
 	bool scheduler_counts_idle;
+	bool other_framework;
 	char nvml_fail[NVLAB_FAILS_BYTES];
 	char *registry_dwords;
 	char *registry_dwords_per_device;
@@ -147,6 +148,16 @@ extern const char nvlab_driver_line[];
 extern const char nvlab_proc_version[];
 extern struct nvlab_gpu *nvlab_gpus;
 extern unsigned int nvlab_nr_gpus;
+
+/* How the card offers vGPUs under this kernel: `other_framework` exchanges the two of boards with SR-IOV. */
+static inline enum nvlab_framework nvlab_framework(const struct nvlab_gpu *gpu)
+{
+	enum nvlab_framework usual = gpu->card->framework;
+
+	if (!nvlab_options.other_framework || usual == NVLAB_MDEV_PF)
+		return usual;
+	return usual == NVLAB_VENDOR_VFIO ? NVLAB_MDEV_VF : NVLAB_VENDOR_VFIO;
+}
 
 /* cards.c */
 int nvlab_make_gpus(void);
