@@ -183,11 +183,13 @@ def dropped(
 
 def _nearest(gpu: Gpu, had: profiles.TypeName) -> VgpuType | None:
     """The GPU's type that is called the same on its board of today, else the nearest in size of its series."""
-    kinds = [(one, one.parsed) for one in (gpu.types or {}).values() if one.parsed is not None]
-    alike = [row for row in kinds if (row[1].series, row[1].slices is None) == (had.series, had.slices is None)]
-    return min(alike, key=lambda row: (row[1].short != had.short, abs(row[1].size_gb - had.size_gb)), default=(None,))[
-        0
-    ]
+    like = (had.series, had.slices is None)
+    kinds = [one for one in (gpu.types or {}).values() if (one.parsed.series, one.parsed.slices is None) == like]
+    return min(
+        kinds,
+        key=lambda one: (one.parsed.short != had.short, abs(one.parsed.size_gb - had.size_gb)),
+        default=None,
+    )
 
 
 def _cordoned(view: HostView, domain: Domain, verdict: placement.NoPlace, lines: list[str]) -> errors.Cordoned:
