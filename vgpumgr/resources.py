@@ -51,6 +51,11 @@ def alert_rules() -> str:
     return (_PACKAGE / "data" / "alerts.yml").read_text(encoding="utf-8")
 
 
+def beliefs() -> str:
+    """beliefs.csv: what vgpumgr believes of NVIDIA's driver and only a host with hardware can tell."""
+    return (_PACKAGE / "data" / "beliefs.csv").read_text(encoding="utf-8")
+
+
 def host_sources() -> dict[str, bytes]:
     """The host program's modules as {"vgpumgr_host/PATH.py": source}. On the host it imports itself under that name."""
     return dict(sorted(_sources(_PACKAGE / "host", "vgpumgr_host")))

@@ -14,6 +14,7 @@ from vgpumgr.wording import say
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from vgpumgr.core.certify.beliefs import Answer, Belief
     from vgpumgr.core.gpu.mode_plan import ModePlan
     from vgpumgr.core.gpu.scheduler import SchedulerPlan
     from vgpumgr.core.inventory import Finding as InventoryFinding
@@ -295,6 +296,22 @@ class PurgeResult:
     outcome: Success
     findings: tuple[Finding, ...]
     errors: tuple[VgpumgrError, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CertifyResult:
+    """The result of certify. `answers`: of each GPU, one for each belief of `table`. `raw`: the capture, not scrubbed.
+
+    `outcome`: unchanged if nothing was tried, would_change if it would be, else done.
+    """
+
+    host: HostName
+    versions: Mapping[str, str | None]
+    table: Mapping[str, Belief]
+    answers: tuple[Answer, ...]
+    raw: Mapping[str, object]
+    outcome: Success
+    findings: tuple[Finding, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -73,6 +73,7 @@ class Server:
             },
             "purge": self._purge,
             "symptoms": lambda _request: self._symptoms(),
+            "capture": self._capture,
         }
 
     @property
@@ -177,6 +178,12 @@ class Server:
         from .symptoms.symptoms import read_symptoms  # only doctor asks for them
 
         return read_symptoms(self._root)
+
+    def _capture(self, request: Dict[str, Any]) -> Any:
+        from .certify.capture import capture  # only certify asks for it
+
+        with self._lock.reading(_seconds(request, "wait_s")):
+            return capture(self._root, self._nvml, self._sleep)
 
     def _installing(self, change: Callable[[], Any]) -> Any:
         from .dispatcher import FOLDER

@@ -51,9 +51,10 @@ class FabricSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostSpec:
-    """One simulated host. `scheduler_counts_idle`: as in HostState. `via`: the jump hosts on the way to it.
+    """One simulated host. `scheduler_counts_idle`: as in HostState. `faults`: those that it has from the start.
 
-    `is_jump`: whether it is itself a jump host, a machine with an sshd and nothing else.
+    `via`: the jump hosts on the way to it. `is_jump`: whether it is itself a jump host, a machine with an sshd and
+    nothing else.
     """
 
     name: str
@@ -64,6 +65,7 @@ class HostSpec:
     vms: tuple[VmSpec, ...] = ()
     scheduler_counts_idle: bool = True
     fabric: FabricSpec | None = None
+    faults: tuple[str, ...] = ()
     via: tuple[str, ...] = ()
     is_jump: bool = False
 
@@ -127,6 +129,7 @@ def host_state(host: HostSpec, *, boot_id: str) -> HostState:
         foreign_instances=tuple(instance for gpu in host.gpus for instance in gpu.instances),
         scheduler_counts_idle=host.scheduler_counts_idle,
         switches=host.fabric.switches if host.fabric else 0,
+        faults=set(host.faults),
     )
 
 

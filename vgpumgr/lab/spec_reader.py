@@ -14,6 +14,7 @@
         scheduler_counts_idle: false         # set a scheduler if no VM holds a vGPU; true (default): if none exists
         fabric: {switches: 4, manager: running, mode: 2}         # NVSwitches (0 on Blackwell) of all GPUs; manager:
                                              # running, stopped or absent (default); FABRIC_MODE (default: 0)
+        like: report.json                    # as a report of `host certify` tells, instead of all but vms and via
         via: jump01                          # or [jump01, jump02]: reached through these jump hosts
     jumps: [jump01]                          # machines with an sshd and nothing else
     declared: {kvm01: {vm01: {vgpu0: {profile: 4Q}}}}
@@ -23,6 +24,7 @@ Each mistake is a LabError that names the file and the place in it.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 from dataclasses import replace
@@ -33,7 +35,7 @@ from vgpumgr.core.driver.profiles import parse_profile, parse_type_name
 from vgpumgr.core.inventory import ranges
 from vgpumgr.core.model.snapshot import MDEV_PF, MDEV_VF, VENDOR_VFIO, FabricManager
 from vgpumgr.errors import BadName, LabError
-from vgpumgr.lab import builtin_specs
+from vgpumgr.lab import builtin_specs, like
 from vgpumgr.lab.driver import boards
 from vgpumgr.lab.driver.boards import DRIVERS
 from vgpumgr.lab.driver.driver import Driver
@@ -48,15 +50,31 @@ if TYPE_CHECKING:
 
 Name = TypeVar("Name")
 
-_HOST_KEYS = ("driver", "framework", "boards", "numa", "foreign", "vms", "scheduler_counts_idle", "fabric", "via")
+_HOST_KEYS = (
+    "driver",
+    "framework",
+    "boards",
+    "numa",
+    "foreign",
+    "vms",
+    "scheduler_counts_idle",
+    "fabric",
+    "via",
+    "like",
+)
+_LIKE_KEYS = ("like", "vms", "via")
 _BUSES = ("41", "81", "c1", "01", "21", "61", "a1", "e1")  # buses of cards that set no address; from 80 up NUMA node 1
 _MOST_SWITCHES = 6  # of an HGX A100 baseboard
 _DRIVER = re.compile(r"(\d{3})(?:\.\d+){1,2}")
+_ONE_HOST, _ITS_VMS = "kvm01", "vm[01:08]"  # of a report
 _FIRST_VENDOR_VFIO = 580  # the branch from which the lab uses vendor-vfio if the spec names no framework
 
 
 def load_spec(name_or_path: str) -> FleetSpec:
-    """Load a built-in spec by name, or a YAML file. Raises LabError, which says what is wrong, where, and the fix."""
+    """Load a built-in spec by name, a YAML file, or a report of `host certify`, as one host.
+
+    Raises LabError, which says what is wrong, where, and the fix.
+    """
     data = builtin_specs.BUILTIN.get(name_or_path)
     if data is not None:
         return fleet(name_or_path, data, f"built-in spec {name_or_path}")
@@ -77,14 +95,28 @@ def read_file(path: str) -> FleetSpec:
         ) from error
     try:
         # CSafeLoader is as safe as SafeLoader, but faster.
-        data = yaml.load(text, Loader=yaml.CSafeLoader)
+        data = json.loads(text) if file.suffix == ".json" else yaml.load(text, Loader=yaml.CSafeLoader)
+    except ValueError as error:
+        raise LabError(f"{path}: not JSON: {error}", hint="correct it, or write the report again") from error
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         line = f":{mark.line + 1}" if mark else ""
         raise LabError(
             f"{path}{line}: not YAML: {getattr(error, 'problem', None) or error}", hint="correct that line"
         ) from error
+    if isinstance(data, Mapping) and data.get("schema") == like.SCHEMA:
+        data = {"hosts": {_ONE_HOST: {"like": str(file), "vms": [_ITS_VMS]}}}
+    else:
+        _find_reports(data, file.parent)
     return fleet(file.stem, data, path)
+
+
+def _find_reports(data: Any, folder: Path) -> None:
+    """Let hosts that are like a report name it from anywhere: its path in the spec is from the spec's folder."""
+    hosts = data.get("hosts") if isinstance(data, Mapping) else None
+    for one in hosts.values() if isinstance(hosts, Mapping) else ():
+        if isinstance(one, dict) and isinstance(one.get("like"), str):
+            one["like"] = str(folder / one["like"])
 
 
 def fleet(name: str, data: Any, where: str) -> FleetSpec:
@@ -136,8 +168,18 @@ def _via(host: Any, jumps: tuple[HostSpec, ...], where: str) -> tuple[str, ...]:
 
 
 def _host(fleet_name: str, name: str, data: Any, where: str) -> HostSpec:
-    host = _mapping(data, where, _HOST_KEYS)
+    is_like = isinstance(data, Mapping) and "like" in data
+    host = _mapping(data, where, _LIKE_KEYS if is_like else _HOST_KEYS)
     _read(parse_host_name, name, where)
+    vms = tuple(
+        vm
+        for index, item in enumerate(_list(host.get("vms", []), f"{where}.vms"))
+        for vm in _vms(fleet_name, name, item, f"{where}.vms[{index}]")
+    )
+    if is_like:
+        spec = like.host(fleet_name, name, Path(str(host["like"])), vms)
+        _try_foreign(spec, where)
+        return spec
     version = _driver(host.get("driver", "570"), f"{where}.driver")
     branch = int(version.partition(".")[0])
     framework = host.get("framework", VENDOR_VFIO if branch >= _FIRST_VENDOR_VFIO else MDEV_VF)
@@ -149,11 +191,6 @@ def _host(fleet_name: str, name: str, data: Any, where: str) -> HostSpec:
     for gpu in gpus:
         if why := boards.why_no_driver(gpu.board, branch):
             raise LabError(f"{where}.driver: {why}", hint="write another driver")
-    vms = tuple(
-        vm
-        for index, item in enumerate(_list(host.get("vms", []), f"{where}.vms"))
-        for vm in _vms(fleet_name, name, item, f"{where}.vms[{index}]")
-    )
     foreign = []
     for index, item in enumerate(_list(host.get("foreign", []), f"{where}.foreign")):
         place = f"{where}.foreign[{index}]"

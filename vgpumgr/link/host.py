@@ -3,7 +3,8 @@
 observe   the host's facts                        lock      the same, under the host's lock, which is kept
 execute   one step of a plan                      unlock    some GPUs' facts; then the lock is released
 domains   libvirt's domains; names, only those    sample    GPU usage by vGPU
-symptoms  what only doctor asks
+symptoms  what only doctor asks                   capture   what only certify asks
+try_vf    what the driver should refuse
 
 set_metadata, attach_device, detach_device          change a VM's definition, under the lock
 plug_device, unplug_device, start_vm                change what a VM runs with, under the lock
@@ -29,8 +30,10 @@ from vgpumgr.host.protocol.steps import (
     SET_METADATA,
     SET_VFS,
     START_DOMAIN,
+    TRY_VF,
     UNPLUG_DEVICE,
     DefinitionStep,
+    TryStep,
 )
 from vgpumgr.link.host_text import clean
 from vgpumgr.link.values import libvirt_facts
@@ -39,12 +42,14 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from types import TracebackType
 
+    from vgpumgr.core.certify.capture import Capture
     from vgpumgr.core.driver.catalogue import Catalogue
     from vgpumgr.core.driver.scheduler import SchedulerState
     from vgpumgr.core.model.domain_dumps import LibvirtDump
     from vgpumgr.core.model.installation import Installation
     from vgpumgr.core.model.snapshot import HostSnapshot
     from vgpumgr.core.model.symptoms import Symptoms
+    from vgpumgr.core.model.vgpu import VgpuSpec
     from vgpumgr.core.step import HostStep
     from vgpumgr.core.usage.readings import HostReading
     from vgpumgr.errors import HostError, LedgerUnwritable
@@ -54,7 +59,7 @@ if TYPE_CHECKING:
     from vgpumgr.host.protocol.snapshot import Snapshot
     from vgpumgr.link.domain_query import DomainQuery
     from vgpumgr.link.program.session import Program
-    from vgpumgr.names import VmName, VmUuid
+    from vgpumgr.names import PciAddress, VmName, VmUuid
 
 PROTOCOL = session.PROTOCOL  # the version that this controller speaks
 STEP_DEADLINE_S = 20.0
@@ -182,6 +187,23 @@ class Host(abc.ABC):
         from vgpumgr.link.values import symptom_facts
 
         return symptom_facts.parse(self.program.symptoms())
+
+    def capture(self, *, wait_s: float) -> Capture:
+        """The facts, and the driver's files and NVML's answers that they came from, as `observe` reads them."""
+        from vgpumgr.link.values import capture_facts
+
+        return capture_facts.parse(self.host, self.program.capture(wait_s=wait_s), self._catalogue)
+
+    def try_vf(self, vgpu: VgpuSpec, parent: PciAddress, type_id: int) -> None:
+        """Write the type that a VF has (0: none) to it, under the lock. SysfsRefused is the driver's answer."""
+        step: TryStep = {
+            "verb": TRY_VF,
+            "gpu_uuid": vgpu.gpu_uuid,
+            "gpu": vgpu.gpu,
+            "parent": parent,
+            "type_id": type_id,
+        }
+        self.program.execute(step, deadline_s=STEP_DEADLINE_S)
 
     def installed(self) -> Installation:
         """What `host install` left there."""

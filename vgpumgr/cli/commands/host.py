@@ -1,4 +1,4 @@
-"""The commands host install, status, check, sudoers and uninstall. `host purge` joins them from purge.py."""
+"""The commands host install, status, check, sudoers and uninstall. purge and certify have files of their own."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from vgpumgr.cli.commands.certify import certify_command
 from vgpumgr.cli.commands.purge import purge_command
 from vgpumgr.cli.params import candidates, choosing, rows
 from vgpumgr.cli.params.options import common_options, root_options
@@ -30,12 +31,13 @@ _ANY = choosing.hosts()
 @click.group()
 @root_options
 def host() -> None:
-    """Install vgpumgr's files on hosts, for logins that can run nothing else (`vgpumgr docs logins`), and remove all of
-    vgpumgr from them.
+    """Install vgpumgr's files on hosts, for logins that can run nothing else (`vgpumgr docs logins`), remove all of
+    vgpumgr from them, and ask their driver what vgpumgr believes of it.
     """
 
 
 host.add_command(purge_command)
+host.add_command(certify_command)
 
 
 @host.command("install")

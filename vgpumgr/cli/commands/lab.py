@@ -63,6 +63,12 @@ def lab() -> None:
     help="What the lab consists of.",
 )
 @click.option(
+    "--like",
+    metavar="REPORT",
+    shell_complete=candidates.folders,
+    help="One host as a report of `host certify` tells, instead of --spec.",
+)
+@click.option(
     "--pace",
     type=click.FloatRange(0.01, 1),
     default=1.0,
@@ -71,12 +77,16 @@ def lab() -> None:
     help="The part of its real time that the driver waits for a plugin; vgpumgr waits for that part, too.",
 )
 @click.option("-q", "--quiet", is_flag=True, help="Print nothing on stderr unless something fails.")
-def up(layout: Layout, spec: str, *, pace: float, quiet: bool) -> None:
+def up(layout: Layout, spec: str, *, like: str | None, pace: float, quiet: bool) -> None:
     """Start a lab and print the shell's export lines that point vgpumgr at it."""
+    if like is not None and spec != DEFAULT_SPEC:
+        raise UsageError("--like and --spec cannot be combined", hint="a spec file can have hosts with `like: REPORT`")
     from vgpumgr.lab import fleet
 
     silent = quiet or settings_of(click.get_current_context()).quiet
-    fleet.up(layout, spec, pace=pace, tell=(lambda _: None) if silent else (lambda line: click.echo(line, err=True)))
+    fleet.up(
+        layout, like or spec, pace=pace, tell=(lambda _: None) if silent else (lambda line: click.echo(line, err=True))
+    )
     for name, value in fleet.environment(layout).items():
         click.echo(f"export {name}={shlex.quote(value)}")
 
@@ -228,6 +238,7 @@ def fault(layout: Layout, host: str, name: str) -> None:
     slow-exit:SECONDS    QEMU takes this time to exit after `lab stop`, still holding the vGPU
     nvml-down, gpu-lost:PCI, nvml:FUNCTION:CODE[:PCI]
                          what NVML answers
+    answers:BELIEF:VALUE  what the driver answers to a belief of `host certify`
     """
     if name == "clear":
         _ask(layout, host, "clear")

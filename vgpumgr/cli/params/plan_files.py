@@ -34,13 +34,13 @@ def guard_out(settings: Settings, out: str | None) -> None:
         raise errors.UsageError("--out saves a plan and changes nothing", hint="add --check, or omit --out")
 
 
-def write(out: str, document: Mapping[str, object]) -> None:
-    """Save the document of a plan. Raises UsageError if FILE cannot be written."""
+def write(out: str, document: Mapping[str, object], *, option: str = "--out") -> None:
+    """Save a plan's document, or that of another `option`. Raises UsageError if FILE cannot be written."""
     try:
         Path(out).write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
     except OSError as error:
         raise errors.UsageError(
-            f"--out: {out} cannot be written: {error.strerror}", hint="choose another file"
+            f"{option}: {out} cannot be written: {error.strerror}", hint="choose another file"
         ) from error
 
 

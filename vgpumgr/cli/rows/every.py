@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from vgpumgr.cli.rows import doctor, gpus, hosts, mig, profiles, runs, things, usage, vgpus
+from vgpumgr.cli.rows import certify, doctor, gpus, hosts, mig, profiles, runs, things, usage, vgpus
 
 if TYPE_CHECKING:
     from vgpumgr.cli.rows.column import View
@@ -47,6 +47,7 @@ VIEWS: Final[dict[str, View]] = {
     "reconcile --restart-window": runs.RESTARTS,
     "host install": hosts.INSTALL,
     "host purge": things.PURGED,
+    "host certify": certify.CERTIFY,
     "forget": things.FORGOTTEN,
     "host status": hosts.STATUS,
     "inventory check": hosts.INVENTORY,

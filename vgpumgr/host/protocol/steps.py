@@ -33,6 +33,7 @@ DETACH_DEVICE: Final = "detach_device"
 PLUG_DEVICE: Final = "plug_device"
 UNPLUG_DEVICE: Final = "unplug_device"
 START_DOMAIN: Final = "start_domain"
+TRY_VF: Final = "try_vf"
 DEVICE_VERBS = (ATTACH_DEVICE, DETACH_DEVICE, PLUG_DEVICE, UNPLUG_DEVICE)
 
 
@@ -163,6 +164,16 @@ class ResetStep(GpuStep):
     """verb reset_gpu: a reset of this GPU alone, which has no VFs and no vGPUs."""
 
 
+class TryStep(GpuStep):
+    """verb try_vf: `type_id` is written to a VF that has just that type (0: none), so that NVIDIA's driver refuses it.
+
+    The VF has no vGPU, or one of ours. If the driver accepts the write, nothing is different.
+    """
+
+    parent: str
+    type_id: int
+
+
 class MetadataStep(TypedDict):
     """verb set_metadata: the VM's persistent definition gets `xml` (without prefix and xmlns) in the namespace `uri`.
 
@@ -196,7 +207,9 @@ class StartStep(TypedDict):
 
 DefinitionStep = Union[MetadataStep, DeviceStep, StartStep]
 MigStep = Union[InstanceStep, MigModeStep, VfsStep, ResetStep]
-AnyStep = Union[Step, SchedulerStep, ModeStep, ModprobeStep, CordonStep, ReservationStep, MigStep, DefinitionStep]
+AnyStep = Union[
+    Step, SchedulerStep, ModeStep, ModprobeStep, CordonStep, ReservationStep, MigStep, TryStep, DefinitionStep
+]
 
 # each verb's keys
 SHAPES: Dict[str, Any] = {
@@ -213,6 +226,7 @@ SHAPES: Dict[str, Any] = {
     SET_MIG: MigModeStep,
     SET_VFS: VfsStep,
     RESET_GPU: ResetStep,
+    TRY_VF: TryStep,
     SET_METADATA: MetadataStep,
     **dict.fromkeys(DEVICE_VERBS, DeviceStep),
     START_DOMAIN: StartStep,

@@ -29,6 +29,7 @@ from .reservation_step import set_reservation
 from .reset_step import reset_gpu
 from .scheduler_step import SchedulerSet, check_scheduler, set_scheduler
 from .steps import VgpuSteps
+from .try_step import try_vf
 from .vfs_step import set_vfs
 
 _ITS_REFUSALS = (SYSFS_REFUSED, NVML_REFUSED, TOOL_REFUSED, DEADLINE, LIBVIRT_REFUSED)
@@ -58,6 +59,7 @@ class Executor:
         self.nvml = load_nvml
         self.at = at
         self.timing = timing
+        self.write = write
         self.instances = InstanceSteps(root, load_nvml, at)
         guard = guard or RemovalGuard(root, load_nvml, timing=timing)
         self.vgpus = VgpuSteps(root, guard, MeantInstances(root, load_nvml), write=write, at=at)
@@ -118,6 +120,7 @@ VERBS: Dict[str, Tuple[Callable[[Executor, Any, float], Any], Checks, Optional[C
         None,
     ),
     steps.RESET_GPU: (lambda on, step, end_s: reset_gpu(on.root, on.nvml, step, on.at, deadline_s=end_s), {}, None),
+    steps.TRY_VF: (lambda on, step, end_s: try_vf(on.root, on.nvml, step, on.write, deadline_s=end_s), {}, None),
     steps.SET_METADATA: (Executor.change_definition, XML, None),
     **dict.fromkeys(steps.DEVICE_VERBS, (Executor.change_definition, VGPU_XML, None)),
     steps.START_DOMAIN: (Executor.change_definition, {}, None),

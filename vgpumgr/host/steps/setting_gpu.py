@@ -1,6 +1,6 @@
 """The GPU whose setting a step is about, read under the lock before anything is written."""
 
-from typing import Any, Callable, Tuple, Union
+from typing import Any, Callable, Tuple
 
 from ..facts.boot import boot_id
 from ..facts.facts import observe
@@ -8,11 +8,11 @@ from ..files import Root, Unknowns
 from ..ledger.blocked_write import open_ledger
 from ..protocol.gpu import GpuFact
 from ..protocol.snapshot import Snapshot
-from ..protocol.steps import ModeStep, SchedulerStep
+from ..protocol.steps import GpuStep
 from .hardware import Absent, changed, check_gpu
 
 
-def gpu_of(root: Root, load_nvml: Callable[[], Any], step: Union[ModeStep, SchedulerStep]) -> Tuple[GpuFact, Snapshot]:
+def gpu_of(root: Root, load_nvml: Callable[[], Any], step: GpuStep) -> Tuple[GpuFact, Snapshot]:
     """The GPU at the step's address. Raises Refusal if it is another one, or takes no writes now."""
     open_ledger(root, step["gpu_uuid"], boot_id(root, Unknowns()))
     try:

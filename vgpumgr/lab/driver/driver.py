@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from vgpumgr.core.model.snapshot import MDEV_PF, VENDOR_VFIO
-from vgpumgr.lab.driver import admission, instances, meter, mig, places, scheduler, vms
+from vgpumgr.lab.driver import admission, answers, instances, meter, mig, places, scheduler, vms
 from vgpumgr.lab.driver.addresses import vf_pci
 from vgpumgr.lab.driver.errors import os_error
 from vgpumgr.lab.driver.model import Vgpu
@@ -197,16 +197,22 @@ class Driver:
             present = admission.on_vf(gpu, vf)
             if type_id != 0:
                 if present is not None:
-                    raise os_error(errno.EPERM)
+                    answers.refuse(self._state.faults, "same-type", "EPERM")
+                    return
                 self._admit(gpu, vf, type_id & _ID_MASK, None)
                 return
-            if present is None or present.holder_uuid is not None:
+            if present is None:
+                answers.refuse(self._state.faults, "no-type", "EPERM")
+                return
+            if present.holder_uuid is not None:
                 raise os_error(errno.EPERM)
             if not self._wait(lambda: not present.plugin, self._plugin_wait_s):
                 raise os_error(errno.EBUSY)
             if not _present(gpu, present):
                 raise os_error(errno.EPERM)
             gpu.vgpus.remove(present)
+            if answers.all_of(self._state.faults, "after-removal"):
+                gpu.lost.append(present)
             self._note()
 
     def set_params(self, key: str, params: str) -> None:
@@ -566,6 +572,9 @@ class Driver:
             group = _lowest_free(max(gpu.first_group + 1 + gpu.board.vfs for gpu in gpus), [one.group for one in vgpus])
             vfio = _lowest_free(max(gpu.first_vfio + gpu.board.vfs for gpu in gpus), [one.vfio for one in vgpus])
         instance = mig.chosen(gpu, kind)
+        faults, place = self._state.faults, admission.next_placement(gpu, kind)
+        if not gpu.counted and (first := answers.all_of(faults, "first-place")):
+            place = int(first[0]) if first[0].isdecimal() else None
         gpu.vgpus.append(
             Vgpu(
                 type=kind,
@@ -575,8 +584,9 @@ class Driver:
                 group=group,
                 vfio=vfio,
                 number=_lowest_free(0, [one.number for gpu in gpus for one in gpu.counted]),  # a lost one keeps its own
-                placement_id=mig.place_in(gpu, instance, kind) if instance else admission.next_placement(gpu, kind),
+                placement_id=mig.place_in(gpu, instance, kind) if instance else place,
                 gpu_instance=instance.id if instance else None,
+                params=answers.of(faults, "new-params", ""),
             )
         )
         self._next_instance += 1
@@ -594,11 +604,16 @@ class Driver:
     def _admit(self, gpu: Gpu, vf: int | None, type_id: int, uuid: str | None) -> None:
         kind = next((kind for kind in gpu.board.all_types if kind.id == type_id), None)
         refusal = None if kind is None else admission.refusal(gpu, vf, kind)
-        if kind is None or CREATE_EIO in self._state.faults or refusal is not None:
+        faults = self._state.faults
+        if kind is None or CREATE_EIO in faults or refusal is not None or kind.id in answers.hidden(faults):
             status = _NO_INSTANCE if refusal is admission.Refusal.NO_INSTANCE else _NOT_SUPPORTED if refusal else _OTHER
             self._log(f"NVRM: Failed to add vgpu create request: 0x{status:x}")
             self._log(f"[nvidia-vgpu-vfio] {uuid or vf_pci(gpu, vf or 0)}: vGPU creation failed, -{errno.EIO}")
-            raise os_error(errno.EIO)
+            belief = "unknown-type" if kind is None else "other-size" if refusal else "hidden-type"
+            if kind is None or CREATE_EIO in faults or refusal not in (None, admission.Refusal.OTHER_SIZE):
+                answers.tell(faults, belief if kind is None else "", "EIO")
+                return
+            answers.refuse(faults, belief, "EIO")
         self._add(gpu, vf, kind, uuid)
 
     def _load_scheduler(self, gpu: Gpu) -> None:

@@ -14,7 +14,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from vgpumgr.core.model.snapshot import VENDOR_VFIO
 from vgpumgr.errors import LabError, UnknownVm, UsageError
-from vgpumgr.lab.driver import ill_host, modprobe
+from vgpumgr.lab.driver import answers, ill_host, modprobe
 from vgpumgr.lab.driver.addresses import key_of
 from vgpumgr.lab.driver.driver import (
     CARD_EXCHANGED,
@@ -74,6 +74,7 @@ _WITH_ARGUMENTS = (
     "nvml-down",
     "gpu-lost:PCI",
     "nvml:FUNCTION:CODE[:PCI]",
+    "answers:BELIEF:VALUE",
 )
 _TIMES = re.compile(rf"{UNBIND_LOCK}:[1-9][0-9]?")
 _NODES_POLL_S = 5.0
@@ -316,7 +317,11 @@ class Supervisor:
             case _ if _TIMES.fullmatch(name):
                 self._driver.set_fault(name, instead_of=UNBIND_LOCK)
             case _ if (
-                name in FAULTS or parse_fault(name) is not None or self._is_exchange(name) or ill_host.is_bound(name)
+                name in FAULTS
+                or parse_fault(name) is not None
+                or answers.is_answer(name)
+                or self._is_exchange(name)
+                or ill_host.is_bound(name)
             ):
                 self._driver.set_fault(name)
             case _:

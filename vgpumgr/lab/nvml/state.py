@@ -46,7 +46,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-from vgpumgr.lab.driver import admission, meter, mig, places, scheduler
+from vgpumgr.lab.driver import admission, answers, meter, mig, places, scheduler
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -135,14 +135,15 @@ def _lines(driver: Driver) -> Iterator[str]:
                 yield _type_line(index, gpu, kind, creatable=kind.id in creatable)
             yield from _mig_lines(index, gpu)
             for vgpu in gpu.vgpus:
-                yield _vgpu_line(index, gpu, vgpu, boot_id=state.boot_id)
+                listed = bool(answers.all_of(state.faults, "idle-active"))
+                yield _vgpu_line(index, gpu, vgpu, boot_id=state.boot_id, listed=listed)
             if gpu.mig_on:
                 continue
             if gpu.board.vfs and state.branch >= _FIRST_PLACES:
                 yield from _places_lines(index, gpu)
             for vgpu in gpu.vgpus:
                 yield from _use_lines(vgpu, newest)
-            yield _caps_line(index, state.branch)
+            yield _caps_line(index, state.branch, answers.all_of(state.faults, "scheduler-range"))
             yield from _scheduler_lines(index, gpu)
         for fault in sorted(state.faults):
             for error in parse_fault(fault) or ():
@@ -279,7 +280,8 @@ def _ids(ids: Iterable[int]) -> str:
     return ",".join(map(str, ids))
 
 
-def _vgpu_line(index: int, gpu: Gpu, vgpu: Vgpu, *, boot_id: str) -> str:
+def _vgpu_line(index: int, gpu: Gpu, vgpu: Vgpu, *, boot_id: str, listed: bool) -> str:
+    """A vGPU's line. `listed`: it is told as one that runs, even if it does not."""
     # The driver's own UUID of a vGPU differs from the mdev's and is new with each creation.
     own = uuid.uuid5(uuid.NAMESPACE_OID, f"{gpu.uuid}:{boot_id}:{vgpu.instance}")
     return _line(
@@ -292,7 +294,7 @@ def _vgpu_line(index: int, gpu: Gpu, vgpu: Vgpu, *, boot_id: str) -> str:
         placement=vgpu.placement_id,
         gpu_instance=vgpu.gpu_instance,
         fb_used=vgpu.framebuffer_used,
-        vm_uuid=vgpu.holder_uuid if vgpu.runs else None,
+        vm_uuid=vgpu.holder_uuid if vgpu.runs else str(own) if listed else None,
         vm_name=vgpu.holder_name if vgpu.runs else None,
     )
 
@@ -316,18 +318,28 @@ def _percent(part: float) -> int:
     return min(100, int(part + 0.5))
 
 
-def _caps_line(index: int, branch: int) -> str:
+def _caps_line(index: int, branch: int, otherwise: Iterable[str]) -> str:
+    """The scheduler's ranges; `otherwise`: other ones, `63-960 Hz`, each in place of the one of its unit."""
     caps = scheduler.caps(branch)
+    ranges = {
+        "ns": (caps.min_time_slice_ns, caps.max_time_slice_ns),
+        "Hz": (caps.min_frequency_hz, caps.max_frequency_hz),
+        "": (caps.min_factor, caps.max_factor),
+    }
+    for text in otherwise:
+        numbers, _, unit = text.partition(" ")
+        least, _, most = numbers.partition("-")
+        ranges[unit] = int(least), int(most)
     return _line(
         "caps",
         gpu=index,
         arr=int(caps.arr),
-        slice_min=caps.min_time_slice_ns,
-        slice_max=caps.max_time_slice_ns,
-        frequency_min=caps.min_frequency_hz,
-        frequency_max=caps.max_frequency_hz,
-        factor_min=caps.min_factor,
-        factor_max=caps.max_factor,
+        slice_min=ranges["ns"][0],
+        slice_max=ranges["ns"][1],
+        frequency_min=ranges["Hz"][0],
+        frequency_max=ranges["Hz"][1],
+        factor_min=ranges[""][0],
+        factor_max=ranges[""][1],
     )
 
 

@@ -6,7 +6,7 @@ import errno
 import struct
 from typing import TYPE_CHECKING
 
-from vgpumgr.lab.driver import ill_host, kstrto
+from vgpumgr.lab.driver import answers, ill_host, kstrto
 from vgpumgr.lab.driver.addresses import vf_pci
 from vgpumgr.lab.driver.errors import os_error
 from vgpumgr.lab.sysfs.nodes import binary, constant, text_file
@@ -39,6 +39,8 @@ def build(builder: Builder, gpu: Gpu, faults: Collection[str]) -> None:
     _function(builder, gpu, gpu.pci, gpu.first_group, faults)
     if not gpu.board.vfs or ill_host.SRIOV_OFF in faults:
         return
+    for folder in answers.of(faults, "pf-files", "").split():
+        builder.put(f"{top}/{folder}otherwise", constant(""))
     builder.put(f"{top}/sriov_totalvfs", constant(str(gpu.board.vfs)))
     builder.put(
         f"{top}/sriov_numvfs",

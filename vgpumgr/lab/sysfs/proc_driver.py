@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from vgpumgr.lab.driver import answers
 from vgpumgr.lab.sysfs.nodes import constant
 
 if TYPE_CHECKING:
@@ -18,6 +19,9 @@ TOP = "/kernel/debug/nvlab/proc-driver"
 
 def build(builder: Builder, state: HostState) -> None:
     """Add TOP/nvidia/{version,params,gpus/ADDRESS/…}."""
+    module = state.module
+    keys = {"RegistryDwords": module.registry_dwords, "RegistryDwordsPerDevice": module.registry_dwords_per_device}
+    shown = answers.of(state.faults, "module-params", " ".join(keys)).split()
     builder.put(
         f"{TOP}/nvidia/version",
         constant(
@@ -28,9 +32,7 @@ def build(builder: Builder, state: HostState) -> None:
     builder.put(
         f"{TOP}/nvidia/params",
         constant(
-            "ResmanDebugLevel: 4294967295\n"
-            f'RegistryDwords: "{state.module.registry_dwords}"\n'
-            f'RegistryDwordsPerDevice: "{state.module.registry_dwords_per_device}"'
+            "\n".join(["ResmanDebugLevel: 4294967295", *(f'{key}: "{keys[key]}"' for key in keys if key in shown)])
         ),
     )
     for minor, gpu in enumerate(state.gpus):

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import errno
 from typing import TYPE_CHECKING
 
 from vgpumgr.core.model.snapshot import MDEV_PF, VENDOR_VFIO
-from vgpumgr.lab.driver import admission, ill_host, kstrto
+from vgpumgr.lab.driver import admission, answers, ill_host, kstrto
 from vgpumgr.lab.driver.addresses import vf_pci
-from vgpumgr.lab.driver.errors import os_error
 from vgpumgr.lab.sysfs.nodes import constant, text_file
 from vgpumgr.lab.sysfs.pci_nodes import device_path
 
@@ -41,23 +39,34 @@ def build_parents(builder: Builder, driver: Driver, gpu: Gpu, faults: Collection
     """Add what lasts as long as the PCI functions: types, and on vendor-vfio the files of each VF."""
     serving = [row for row in parents(gpu) if _is_served(gpu, row[1], faults)]
     if gpu.framework == VENDOR_VFIO:
-        for vf, address in serving:
+        for vf, _ in serving:
             if vf is not None:
-                _vendor_files(builder, driver, gpu, vf, address)
+                _vendor_files(builder, driver, gpu, vf, faults)
         return
     shared = [
-        (kind, constant(kind.name), constant(describe(kind)), constant("vfio-pci")) for kind in gpu.board.all_types
+        {
+            "name": constant(kind.name),
+            "description": constant(_described(kind, faults)),
+            "device_api": constant(answers.of(faults, "device-api", "vfio-pci")),
+        }
+        for kind in gpu.board.all_types
     ]  # the same for every parent, and in either mode: what the mode forbids has no available instance
+    usual = "name description device_api available_instances create devices"
+    names = answers.of(faults, "type-files", usual).split()
     for vf, address in serving:
         builder.link(f"/class/mdev_bus/{address}", device_path(address))
-        for kind, name, description, api in shared:
+        for kind, constants in zip(gpu.board.all_types, shared, strict=True):
             folder = _type_path(address, kind)
-            builder.put(f"{folder}/name", name)
-            builder.put(f"{folder}/description", description)
-            builder.put(f"{folder}/device_api", api)
-            builder.put(f"{folder}/available_instances", _available(driver, gpu, vf, kind))
-            builder.put(f"{folder}/create", _create(driver, address, kind))
-            builder.directory(f"{folder}/devices")
+            files = {
+                **constants,
+                "available_instances": _available(driver, gpu, vf, kind),
+                "create": _create(driver, address, kind),
+            }
+            for name in names:
+                if name == "devices":
+                    builder.directory(f"{folder}/devices")
+                else:
+                    builder.put(f"{folder}/{name}", files.get(name) or constant(""))
 
 
 def _is_served(gpu: Gpu, function: str, faults: Collection[str]) -> bool:
@@ -132,6 +141,13 @@ def describe(kind: TypeSpec) -> str:
     )
 
 
+def _described(kind: TypeSpec, faults: Collection[str]) -> str:
+    """The description; of another form if the driver answers otherwise: only those of its keys."""
+    parts = {part.partition("=")[0]: part for part in describe(kind).split(", ")}
+    keys = answers.of(faults, "description", " ".join(parts)).split()
+    return ", ".join(parts.get(key, f"{key}=0") for key in keys)
+
+
 # mediated devices
 
 
@@ -141,8 +157,9 @@ def _type_path(address: str, kind: TypeSpec) -> str:
 
 def _available(driver: Driver, gpu: Gpu, vf: int | None, kind: TypeSpec) -> Node:
     def read() -> str:
-        with driver.reading():
-            return f"{admission.available(gpu, vf, kind)}\n"
+        with driver.reading() as state:
+            hidden = kind.id in answers.hidden(state.faults)
+            return f"{0 if hidden else admission.available(gpu, vf, kind)}\n"
 
     return text_file(read)
 
@@ -160,13 +177,21 @@ def _remove(driver: Driver, uuid: str, text: str) -> None:
 # nvidia/ on a VF
 
 
-def _vendor_files(builder: Builder, driver: Driver, gpu: Gpu, vf: int, address: str) -> None:
+def _vendor_files(builder: Builder, driver: Driver, gpu: Gpu, vf: int, faults: Collection[str]) -> None:
+    address = vf_pci(gpu, vf)
+
     def present() -> Vgpu | None:
         return admission.on_vf(gpu, vf)
 
     def creatable() -> str:
         with driver.reading():
-            return _HEADER + "".join(f"{kind.id:<5} : {kind.name}\n" for kind in admission.creatable_on(gpu, vf))
+            shows_all = gpu.vgpus and present() is None and answers.all_of(faults, "siblings")
+            kinds = gpu.board.types if shows_all else admission.creatable_on(gpu, vf)
+            row = "{name}  {id}\n" if answers.all_of(faults, "list-rows") else "{id:<5} : {name}\n"
+            hidden = answers.hidden(faults)
+            rows = [row.format(id=kind.id, name=kind.name) for kind in kinds if kind.id not in hidden]
+            header = answers.of(faults, "list-header", _HEADER.rstrip())
+            return ("" if header == "none" else f"{header}\n") + "".join(rows)
 
     def current() -> str:
         with driver.reading():
@@ -177,7 +202,7 @@ def _vendor_files(builder: Builder, driver: Driver, gpu: Gpu, vf: int, address: 
         with driver.reading():
             vgpu = present()
             if vgpu is None or vgpu.placement_id is None:
-                raise os_error(errno.ENXIO)
+                return answers.tell(faults, "idle-placement", "ENXIO")
             return f"{vgpu.placement_id}\n"
 
     def choose(text: str) -> None:
@@ -186,28 +211,33 @@ def _vendor_files(builder: Builder, driver: Driver, gpu: Gpu, vf: int, address: 
     def params() -> str:
         with driver.reading():
             vgpu = present()
-        return "\n" if vgpu is None else driver.tell(vgpu, lambda: f"{vgpu.params}\n")
+        return (
+            answers.tell(faults, "idle-params", "") if vgpu is None else driver.tell(vgpu, lambda: f"{vgpu.params}\n")
+        )
 
     def instance() -> str:
         with driver.reading():
             vgpu = present()
             if vgpu is None or vgpu.gpu_instance is None:
-                raise os_error(errno.ENXIO)
+                return answers.tell(faults, "idle-instance", "ENXIO")
             return f"{vgpu.gpu_instance}\n"
 
     top = device_path(address)
     vfio = f"vfio{gpu.first_vfio + vf}"
-    builder.put(f"{top}/nvidia/creatable_vgpu_types", text_file(creatable))
-    builder.put(
-        f"{top}/nvidia/current_vgpu_type",
-        text_file(current, lambda text: driver.set_vf_type(address, kstrto.signed_decimal(text))),
-    )
+    files = {
+        "creatable_vgpu_types": text_file(creatable),
+        "current_vgpu_type": text_file(current, lambda text: driver.set_vf_type(address, kstrto.signed_decimal(text))),
+    }
     if driver.branch >= _FIRST_PLACES:
-        builder.put(f"{top}/nvidia/placement_id", text_file(placement, choose))
-        builder.put(f"{top}/nvidia/gpu_instance_id", text_file(instance))
-        builder.put(f"{top}/nvidia/vgpu_params", text_file(params, lambda text: driver.set_params(address, text)))
+        files["placement_id"] = text_file(placement, choose)
+        files["gpu_instance_id"] = text_file(instance)
+        files["vgpu_params"] = text_file(params, lambda text: driver.set_params(address, text))
     if driver.branch >= _FIRST_WARM_UPDATE:
-        builder.put(f"{top}/nvidia/warm_update", text_file(lambda: "0\n", lambda _: None))
+        files["warm_update"] = text_file(lambda: answers.tell(faults, "idle-warm-update", "0"), lambda _: None)
+    for name in answers.of(faults, "driver-files", " ".join(files)).split():
+        builder.put(f"{top}/nvidia/{name}", files.get(name) or constant(""))
+    if answers.all_of(faults, "vfio-dev"):
+        return
     builder.put(f"{top}/vfio-dev/{vfio}/dev", constant(f"511:{gpu.first_vfio + vf}"))
     builder.link(f"{top}/vfio-dev/{vfio}/device", top)
     builder.link(f"/class/vfio-dev/{vfio}", f"{top}/vfio-dev/{vfio}")

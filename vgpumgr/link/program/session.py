@@ -13,6 +13,7 @@ import time
 from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
 
 from vgpumgr.errors import HostDeadline, HostError, LeaseLost, ProgramFailed, Unreachable
+from vgpumgr.host.protocol.capture import Capture
 from vgpumgr.host.protocol.installed import InstallationFact, Installed, PurgeFact
 from vgpumgr.host.protocol.libvirt import LibvirtFact, LibvirtQuery
 from vgpumgr.host.protocol.sample import SampleReport
@@ -189,6 +190,10 @@ class Program:
     def symptoms(self) -> Symptoms:
         """What only doctor asks, read without the host's lock."""
         return self._checked("symptoms", {}, self._request_s, Symptoms, "symptoms")
+
+    def capture(self, *, wait_s: float) -> Capture:
+        """What only certify asks, read under the shared lock, or under our exclusive lock if we hold it."""
+        return self._checked("capture", {"wait_s": wait_s}, wait_s + self._request_s, Capture, "capture")
 
     def installed(self) -> InstallationFact:
         """What `host install` left there."""

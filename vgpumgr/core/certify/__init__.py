@@ -1,0 +1,1 @@
+"""What vgpumgr believes of NVIDIA's driver, asked on a host."""

@@ -1,0 +1,84 @@
+"""What vgpumgr believes of NVIDIA's driver and only a host with hardware can tell: vgpumgr/data/beliefs.csv."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING, Final, Literal
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from vgpumgr.names import PciAddress
+
+READ: Final = "read"
+EMPTY_GPU: Final = "empty GPU"
+PERSON: Final = "person"
+Verdict = Literal["holds", "differs", "unanswered"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Belief:
+    """`needs`: it is asked by reading, by making vGPUs on an empty GPU, or by a person. `frameworks` empty: all.
+
+    `asked`: how. `known`: who says so today.
+    """
+
+    id: str
+    needs: str
+    frameworks: tuple[str, ...]
+    says: str
+    asked: str
+    known: str
+
+    def is_of(self, framework: str | None) -> bool:
+        """Whether it is about GPUs of that framework."""
+        return not self.frameworks or framework in self.frameworks
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What a GPU said. `expected`: each of `seen` must be one of these. `seen` None: not answered, `evidence` says why.
+
+    `evidence`: what was read or done, and what came of it.
+    """
+
+    gpu: PciAddress
+    belief: str
+    expected: tuple[str, ...]
+    seen: tuple[str, ...] | None
+    evidence: str
+
+    @property
+    def verdict(self) -> Verdict:
+        if self.seen is None:
+            return "unanswered"
+        return "holds" if set(self.seen) <= set(self.expected) else "differs"
+
+
+@cache
+def parse(text: str) -> Mapping[str, Belief]:
+    """The beliefs of a table, by id, in its order."""
+    import csv  # noqa: PLC0415 -- only certify reads the table
+
+    rows = csv.DictReader(text.splitlines())
+    return {row["id"]: Belief(**{**row, "frameworks": tuple(row["frameworks"].split())}) for row in rows}  # type: ignore[arg-type]
+
+
+def complete(
+    table: Mapping[str, Belief],
+    answers: Sequence[Answer],
+    gpus: Mapping[PciAddress, str | None],
+    why: Mapping[str, str],
+) -> tuple[Answer, ...]:
+    """An answer for each belief about each GPU (address → framework), in the table's order.
+
+    What has none is unanswered: `why` by what the belief needs.
+    """
+    found = {(one.gpu, one.belief): one for one in answers}
+    return tuple(
+        found.get((gpu, each.id)) or Answer(gpu=gpu, belief=each.id, expected=(), seen=None, evidence=why[each.needs])
+        for gpu, framework in gpus.items()
+        for each in table.values()
+        if each.is_of(framework)
+    )

@@ -1,0 +1,160 @@
+"""The beliefs that are asked on an empty GPU: which GPU is empty, which vGPUs are tried there, what the answers mean.
+
+Each try is an ordinary step: the ledger is written first, and what was made is removed again. Its vGPUs belong to a VM
+that does not exist, so that a killed run's are recognised, and removed by the next one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
+
+from vgpumgr.core.certify import questions
+from vgpumgr.core.certify.beliefs import Answer
+from vgpumgr.core.driver import geometry
+from vgpumgr.core.driver.geometry import Generation
+from vgpumgr.core.driver.scheduler import BEST_EFFORT, Setting
+from vgpumgr.core.model.snapshot import VENDOR_VFIO
+from vgpumgr.core.placing import new_vgpu
+from vgpumgr.core.step import ABSENT, PRESENT, DestroyVgpu, SetScheduler
+from vgpumgr.names import Slot, VmName, VmUuid
+from vgpumgr.wording import say
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from vgpumgr.core.certify.capture import Capture
+    from vgpumgr.core.model.functions import Parent
+    from vgpumgr.core.model.snapshot import Gpu, HostSnapshot, VgpuType
+    from vgpumgr.core.model.vgpu import VgpuSpec
+
+VM: Final = VmUuid("c3a1f1ed-0000-5000-8000-000000000000")
+VM_NAME: Final = VmName("vgpumgr-certify")
+LONGEST_S: Final = 20.0
+"""A write that makes or removes a vGPU should take less: then its step is given up."""
+
+_UNKNOWN_TYPE = 2_000_000_000  # no type has such an id: NVIDIA's are below 3000
+_NUMBERED = (Generation.ADA_OR_HOPPER, Generation.BLACKWELL)
+
+
+def why_not_empty(facts: HostSnapshot, gpu: Gpu) -> str | None:
+    """Why nothing is tried on a GPU; None if it is empty: no vGPU, no GPU instance, nothing of it in the ledger."""
+    held = [one for one in (*(facts.ledger or ()), *facts.reservations) if one.vgpu.gpu_uuid == gpu.uuid]
+    reasons = (
+        (
+            gpu.framework is None or gpu.uuid is None or gpu.fault is not None,
+            gpu.problem or gpu.fault or "it has no UUID",
+        ),
+        (facts.ledger is None or bool(facts.blocked_writes), "the host's ledger says that nothing is to be written"),
+        (facts.active is None or gpu.pci in facts.silent, "NVML does not say what runs there"),
+        (gpu.mode != "equal-size", say("its mode is {}", gpu.mode or "unknown")),
+        (any(one.vgpu.vm != VM for one in held), "the ledger has vGPUs or reservations there"),
+        (len(gpu.vgpus) > sum(one.vgpu.vm == VM for one in held), "it has vGPUs"),
+        (any(one.gpu == gpu.pci for one in facts.active or ()), "a VM runs there"),
+        (any(one.creatable is None for one in gpu.parents) and not held, "its functions cannot all be read"),
+    )
+    return next((why for so, why in reasons if so), None)
+
+
+def leftovers(facts: HostSnapshot, gpu: Gpu) -> Iterator[DestroyVgpu]:
+    """The steps that remove what is certify's own on a GPU."""
+    there = {(one.parent, one.uuid) for one in gpu.vgpus}
+    for entry in facts.ledger or ():
+        if entry.vgpu.vm == VM and entry.vgpu.gpu_uuid == gpu.uuid:
+            found = (entry.vgpu.parent, entry.vgpu.uuid) in there
+            yield DestroyVgpu(host=facts.host, vgpu=entry.vgpu, expect=PRESENT if found else ABSENT)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tries:
+    """What is tried on one empty GPU: `first` is made; the others, by belief, are asked for beside it, or before it.
+
+    `empty`: a VF that stays without a type; None if there is none, or if vGPUs are mdevs.
+    """
+
+    first: VgpuSpec
+    before: dict[str, VgpuSpec]
+    beside: dict[str, VgpuSpec]
+    empty: Parent | None
+
+    @classmethod
+    def on(cls, gpu: Gpu) -> Tries | None:
+        """None if no function of the GPU offers a type."""
+        offers = {type_id for one in gpu.parents for type_id, left in (one.creatable or {}).items() if left}
+        kinds = sorted((gpu.known_types[one] for one in offers if one in gpu.known_types), key=_by_size)
+        if not kinds:
+            return None
+        at, then = gpu.parents[0], gpu.parents[min(1, len(gpu.parents) - 1)]
+        first, *rest = kinds
+        other = next((one for one in rest if one.size_mib != first.size_mib), None)
+        hides = [gpu.known_types[one] for one in questions.hidden(gpu)][:1] if gpu.framework == VENDOR_VFIO else []
+        unknown = replace(first, id=_UNKNOWN_TYPE) if gpu.framework == VENDOR_VFIO else None
+        before = {"unknown-type": unknown, "hidden-type": next(iter(hides), None)}
+        return cls(
+            first=_spec(gpu, at, first, 0),
+            before={name: _spec(gpu, at, kind, 1) for name, kind in before.items() if kind is not None},
+            beside={} if other is None else {"other-size": _spec(gpu, then, other, 2)},
+            empty=then if gpu.framework == VENDOR_VFIO and then is not at else None,
+        )
+
+
+def _by_size(kind: VgpuType) -> tuple[int, int]:
+    return kind.full_mib, kind.id
+
+
+def _spec(gpu: Gpu, parent: Parent, kind: VgpuType, number: int) -> VgpuSpec:
+    owner = new_vgpu.Owner(vm=VM, vm_name=VM_NAME, slot=Slot(f"vgpu{number}"), generation=1)
+    return new_vgpu.spec(owner, gpu, parent, kind, placement_id=None, home=None)
+
+
+def same_scheduler(facts: HostSnapshot, gpu: Gpu) -> SetScheduler | None:
+    """The step that sets best effort on a GPU that has it: it has no numbers that could be lost. None elsewhere."""
+    state = gpu.scheduler
+    if state is None or gpu.uuid is None or state.policies.get("graphics") != BEST_EFFORT:
+        return None
+    setting = Setting(policy=BEST_EFFORT)
+    return SetScheduler(
+        host=facts.host,
+        gpu_uuid=gpu.uuid,
+        gpu=gpu.pci,
+        api=state.api,
+        setting=setting,
+        before=setting,
+        expect=state.policies,
+    )
+
+
+def beside(before: Capture, after: Capture, first: VgpuSpec) -> Iterator[Answer]:
+    """What the GPU shows while it has that first vGPU."""
+    gpu = next(one for one in after.snapshot.gpus if one.pci == first.gpu)
+    was = next(one for one in before.snapshot.gpus if one.pci == first.gpu)
+    place = next((one.placement_id for one in gpu.vgpus if one.parent == first.parent), None)
+    numbered = geometry.generation(gpu.board or "") in _NUMBERED
+    files = next((one.files for one in after.functions if one.pci == first.parent), {})
+    if first.uuid is not None or "nvidia/placement_id" in files:
+        yield answer(first, "first-place", ("0" if numbered else "none",), "none" if place is None else str(place))
+    params = files.get("nvidia/vgpu_params")
+    if params is not None:
+        yield answer(first, "new-params", ("",), params.removeprefix("!").strip())
+    listed = any(one.gpu == gpu.pci for one in after.snapshot.active or ())
+    yield answer(first, "idle-active", ("not listed",), "listed" if listed else "not listed")
+    size = was.size_of(first.type_id)
+    sizes = {gpu.size_of(kind) for one in gpu.parents for kind, left in (one.creatable or {}).items() if left}
+    if sizes:
+        others = sorted(str(one) for one in sizes - {size})
+        yield answer(first, "siblings", ("its size",), f"also {' '.join(others)} MiB" if others else "its size")
+
+
+def after_removal(before: Capture, after: Capture, first: VgpuSpec) -> Answer:
+    """Whether the GPU's functions list again what they listed before."""
+    offers = [
+        {parent.pci: parent.creatable for gpu in one.snapshot.gpus if gpu.pci == first.gpu for parent in gpu.parents}
+        for one in (before, after)
+    ]
+    return answer(first, "after-removal", ("as before",), "as before" if offers[0] == offers[1] else "differently")
+
+
+def answer(vgpu: VgpuSpec, belief: str, expected: tuple[str, ...], seen: str | None, evidence: str = "") -> Answer:
+    """The answer to a belief, asked with that vGPU."""
+    told = evidence or say("{} on {}", vgpu.type_name, vgpu.parent)
+    return Answer(gpu=vgpu.gpu, belief=belief, expected=expected, seen=None if seen is None else (seen,), evidence=told)

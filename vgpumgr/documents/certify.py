@@ -1,0 +1,27 @@
+"""What `host certify` says, as its document: the report, which can be mailed, and which a lab can imitate."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from vgpumgr import __version__
+from vgpumgr.documents.scrub import scrub
+from vgpumgr.documents import common
+
+if TYPE_CHECKING:
+    from vgpumgr.controller.results import CertifyResult
+
+_SCHEMA = "vgpumgr.certify/1"
+
+
+def report(result: CertifyResult) -> dict[str, object]:
+    """The report, without what belongs to the site."""
+    rows = [
+        {
+            **common.pick(one, "gpu", "belief", "verdict", "expected", "seen", "evidence"),
+            **common.pick(result.table[one.belief], "says", "needs", "asked", "known"),
+        }
+        for one in result.answers
+    ]
+    keys = {"vgpumgr": __version__, "versions": dict(result.versions), "answers": rows, "capture": scrub(result.raw)}
+    return common.document(_SCHEMA, keys, [result.outcome], changed=result.outcome.changed)

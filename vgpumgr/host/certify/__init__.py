@@ -1,0 +1,1 @@
+"""What only `host certify` asks of a host."""

@@ -1,0 +1,54 @@
+"""NVML's binding, with a record of each call."""
+
+import json
+from typing import Any, List, Optional
+
+from ..protocol.capture import NvmlCall
+
+_HANDLE_OF = "nvmlDeviceGetHandleByPciBusId"
+
+
+class Recorder:
+    """The binding's names; of each call of NVML a row is added to `calls`."""
+
+    def __init__(self, binding: Any, calls: List[NvmlCall]) -> None:
+        self._binding = binding
+        self._calls = calls
+        self._gpu: Optional[str] = None
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._binding, name)
+        if not (name.startswith("nvml") and callable(found)):
+            return found
+
+        def call(*arguments: Any) -> Any:
+            if name == _HANDLE_OF:
+                self._gpu = str(arguments[0])
+            try:
+                answer = found(*arguments)
+            except self._binding.NVMLError as error:
+                self._note(name, arguments, None, int(getattr(error, "value", 0)))
+                raise
+            self._note(name, arguments, answer, 0)
+            return answer
+
+        return call
+
+    def _note(self, name: str, arguments: Any, answer: Any, code: int) -> None:
+        of = [one for one in arguments if isinstance(one, (int, str))]
+        texts = {"of": json.dumps(of), "answer": json.dumps(_plain(answer))}
+        self._calls.append({"gpu": self._gpu, "call": name, "code": code, "of": texts["of"], "answer": texts["answer"]})
+
+
+def _plain(value: Any) -> Any:
+    """An answer as JSON's types. Of a handle, the name of its type."""
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "replace")
+    fields = getattr(type(value), "_fields_", None)
+    if fields:
+        return {field[0]: _plain(getattr(value, field[0])) for field in fields}
+    if isinstance(value, (list, tuple)) or hasattr(type(value), "_length_"):
+        return [_plain(each) for each in value]
+    return type(value).__name__

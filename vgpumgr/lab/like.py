@@ -1,0 +1,190 @@
+"""A simulated host as a report of `host certify` tells: GPUs, types, functions, vGPUs, and its driver's other answers.
+
+What a report lacks is the lab's own of that board, if it has it. Keys are those of docs/schemas/certify-1.json.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
+
+from vgpumgr.core.driver import geometry
+from vgpumgr.core.driver.profiles import board_code, last_word, read_type_name
+from vgpumgr.core.model.snapshot import VENDOR_VFIO
+from vgpumgr.errors import LabError
+from vgpumgr.lab.driver import answers, boards, ill_host
+from vgpumgr.lab.driver.driver import CREATE_EIO
+from vgpumgr.lab.driver.model import BoardSpec, ForeignInstance, ForeignSpec, TypeSpec
+from vgpumgr.lab.spec import GpuSpec, HostSpec, lab_uuid
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from vgpumgr.lab.driver.model import VmSpec
+
+SCHEMA: Final = "vgpumgr.certify/1"
+
+_ROW = re.compile(r"^(\d+) *:", re.MULTILINE)
+_NVML = {
+    "idle-scheduler": ("DeviceSetVgpuSchedulerState", "DeviceSetVgpuSchedulerState_v2"),
+    "scheduler-engines": ("DeviceGetVgpuSchedulerState_v2",),
+    "running-uuid": ("VgpuInstanceGetMdevUUID",),
+}
+"""The calls of NVML whose code answers a belief."""
+
+
+def read(path: Path) -> Mapping[str, Any]:
+    """The report in a file. Raises LabError."""
+    try:
+        report = json.loads(path.read_text(encoding="utf-8"))
+        is_report = report["schema"] == SCHEMA
+    except OSError as error:
+        raise LabError(f"{path}: cannot be read: {error.strerror}", hint="name a report of host certify") from error
+    except (ValueError, KeyError, TypeError) as error:
+        raise LabError(f"{path}: no report of host certify: {error}", hint="write one: --report FILE") from error
+    if not is_report:
+        raise LabError(f"{path}: its schema is {report['schema']!r}, not {SCHEMA}", hint="write one: --report FILE")
+    found: Mapping[str, Any] = report
+    return found
+
+
+def host(fleet: str, name: str, path: Path, vms: tuple[VmSpec, ...]) -> HostSpec:
+    """The host that a report tells of. Raises LabError, which says what it lacks."""
+    report = read(path)
+    try:
+        return _host(fleet, name, report, vms)
+    except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
+        raise LabError(
+            f"{path}: the report is not whole: {type(error).__name__}: {error}", hint="write it again"
+        ) from error
+
+
+def _host(fleet: str, name: str, report: Mapping[str, Any], vms: tuple[VmSpec, ...]) -> HostSpec:
+    capture = report["capture"]
+    facts = [gpu for gpu in capture["snapshot"]["gpus"] if gpu["framework"] is not None]
+    if not facts:
+        raise LabError(f"{name}: no GPU of the report offers vGPUs", hint="certify a host whose GPUs do")
+    version = str(report["versions"]["driver"] or boards.DRIVERS["570"])
+    gpus = tuple(_gpu(gpu, [one for one in capture["functions"] if one["gpu"] == gpu["pci"]], capture) for gpu in facts)
+    differing = [one for one in report["answers"] if one["verdict"] == "differs"]
+    return HostSpec(
+        name=name,
+        machine_id=lab_uuid(fleet, name, "machine-id").replace("-", ""),
+        driver_version=version,
+        gpus=gpus,
+        foreign=tuple(one for gpu in facts for one in _vgpus(gpu)),
+        vms=vms,
+        faults=tuple(dict.fromkeys(fault for one in differing for fault in _faults(one))),
+        scheduler_counts_idle=all(
+            one["seen"] != ["accepted"] for one in differing if one["belief"] == "idle-scheduler"
+        ),
+    )
+
+
+def _gpu(fact: Mapping[str, Any], functions: Sequence[Mapping[str, Any]], capture: Mapping[str, Any]) -> GpuSpec:
+    virtual = [one for one in functions if one["vf_index"] is not None]
+    offset = _routing(virtual[0]["pci"]) - _routing(fact["pci"]) - virtual[0]["vf_index"] if virtual else 4
+    order = [
+        number for text in capture["texts"] for number in _ROW.findall(text.get("nvidia/creatable_vgpu_types", ""))
+    ]
+    board = replace(_board(fact, list(map(int, order))), vfs=len(virtual), vf_offset=offset)
+    mig = fact["mig"] if board.mig else None
+    names = {one["id"]: one["name"] for one in mig["profiles"]} if mig else {}
+    known = {profile.name for profile in board.mig.profiles} if board.mig else set()
+    return GpuSpec(
+        pci=fact["pci"],
+        uuid=str(fact["uuid"] or f"GPU-{lab_uuid('report', fact['pci'])}"),
+        board=board,
+        framework=fact["framework"],
+        numa_node=fact["numa_node"] or 0,
+        mig=bool(mig and mig["enabled"]),
+        instances=tuple(
+            ForeignInstance(gpu=fact["pci"], profile=names[one["profile_id"]], start=one["start"])
+            for one in (mig["instances"] if mig else None) or ()
+            if names.get(one["profile_id"]) in known
+        ),
+    )
+
+
+def _routing(pci: str) -> int:
+    """A function's number on its bus and the ones behind it."""
+    _, bus, rest = pci.split(":")
+    device, number = rest.split(".")
+    return int(bus, 16) << 8 | int(device, 16) << 3 | int(number)
+
+
+def _board(fact: Mapping[str, Any], order: Sequence[int]) -> BoardSpec:
+    """The board, with the report's types in the order of the driver's list. The rest is the lab's own, if it has it."""
+    code = next(board_code(one["name"]) for one in fact["types"] if read_type_name(one["name"]))
+    base = boards.board(code, code) if code in boards.board_codes() else None
+    known = {last_word(kind.name): kind for kind in (base.all_types if base else ())}
+    read_types = [(one, read_type_name(one["name"])) for one in fact["types"]]
+    nominal = [parsed.nominal_mib for _, parsed in read_types if parsed]
+    memory_mib = fact["framebuffer_mib"] or (base.framebuffer_mib if base else max(nominal, default=0))
+    place = {number: at for at, number in enumerate(dict.fromkeys(order))}
+    kinds: list[TypeSpec] = []
+    for one, parsed in sorted(read_types, key=lambda row: (place.get(row[0]["id"], len(place)), row[0]["id"])):
+        like = known.get(last_word(one["name"]))
+        size = one["framebuffer_mib"] or (like.framebuffer_mib if like else parsed.nominal_mib if parsed else 0)
+        if not size:
+            continue
+        most = one["max"] or (like.max_instances if like else max(1, min(geometry.MAX_TIME_SLICED, memory_mib // size)))
+        kinds.append(
+            TypeSpec(
+                id=one["id"],
+                name=one["name"],
+                series=(parsed.series if parsed else None) or "Q",
+                framebuffer_mib=size,
+                max_instances=most,
+                profile=like.profile if like else None,
+                per_instance=one["max_per_instance"] or (like.per_instance if like else 1),
+            )
+        )
+    generation = geometry.generation(code)
+    made = base or BoardSpec(
+        name="",
+        code=code,
+        pci_device_id=0,
+        framebuffer_mib=memory_mib,
+        vfs=0,
+        placements=generation in (geometry.Generation.ADA_OR_HOPPER, geometry.Generation.BLACKWELL),
+        types=(),
+        even_places=generation is geometry.Generation.BLACKWELL,
+    )
+    return replace(
+        made,
+        name=fact["name"] or made.name or code,
+        pci_device_id=int(fact["pci_id"].partition(":")[2], 16),
+        framebuffer_mib=memory_mib,
+        types=tuple(kind for kind in kinds if kind.profile is None),
+        mig_types=tuple(kind for kind in kinds if kind.profile is not None),
+    )
+
+
+def _vgpus(gpu: Mapping[str, Any]) -> Iterator[ForeignSpec]:
+    """The vGPUs that are there, as another tool's."""
+    for parent in gpu["parents"]:
+        for vgpu in parent["vgpus"]:
+            if vgpu["type_id"] is not None:
+                uuid = None if gpu["framework"] == VENDOR_VFIO else vgpu["uuid"]
+                yield ForeignSpec(gpu=gpu["pci"], vf=parent["vf_index"], type_id=vgpu["type_id"], uuid=uuid, vm=None)
+
+
+def _faults(answer: Mapping[str, Any]) -> Iterator[str]:
+    """The lab's faults that let its driver answer as the report's did."""
+    belief = answer["belief"]
+    for seen in answer["seen"]:
+        code = seen.removeprefix("NVML ")
+        if seen in answer["expected"]:
+            continue
+        if belief in _NVML and code.isdecimal():
+            yield from (f"nvml:{call}:{code}" for call in _NVML[belief])
+        elif (belief, seen) == ("create", "EIO"):
+            yield CREATE_EIO
+        elif (belief, seen) == ("vf-group", "none"):
+            yield ill_host.IOMMU_OFF
+        elif answers.is_answer(fault := answers.fault(belief, seen)):
+            yield fault
