@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from vgpumgr.core.model.snapshot import Gpu
     from vgpumgr.core.model.vgpu import VgpuSpec
     from vgpumgr.core.step import HostStep
+    from vgpumgr.errors import Success
     from vgpumgr.names import HostName, PciAddress
 
 _WHAT = "host certify"
@@ -61,7 +62,8 @@ def certify(context: Context, host: str, consent: Consent[Trial], *, gpu_id: str
         answers = [
             one for one in questions.read(captured, table, context.catalogue) if one.gpu in {gpu.pci for gpu in gpus}
         ]
-        outcome, not_asked = Outcome.UNCHANGED, dict(_NOT_ASKED)
+        outcome: Success = Outcome.UNCHANGED
+        not_asked = dict(_NOT_ASKED)
         if tries:
             trial = _trial(captured, gpus)
             consent.show(trial)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from vgpumgr import __version__
-from vgpumgr.documents.scrub import scrub
 from vgpumgr.documents import common
+from vgpumgr.documents.scrub import scrub
 
 if TYPE_CHECKING:
     from vgpumgr.controller.results import CertifyResult

@@ -122,8 +122,8 @@ def _board(fact: Mapping[str, Any], order: Sequence[int]) -> BoardSpec:
     base = boards.board(code, code) if code in boards.board_codes() else None
     known = {last_word(kind.name): kind for kind in (base.all_types if base else ())}
     read_types = [(one, read_type_name(one["name"])) for one in fact["types"]]
-    nominal = [parsed.nominal_mib for _, parsed in read_types if parsed]
-    memory_mib = fact["framebuffer_mib"] or (base.framebuffer_mib if base else max(nominal, default=0))
+    region_mib = max((parsed.nominal_mib for _, parsed in read_types if parsed), default=0)
+    memory_mib = fact["framebuffer_mib"] or (base.framebuffer_mib if base else region_mib)
     place = {number: at for at, number in enumerate(dict.fromkeys(order))}
     kinds: list[TypeSpec] = []
     for one, parsed in sorted(read_types, key=lambda row: (place.get(row[0]["id"], len(place)), row[0]["id"])):
@@ -131,7 +131,7 @@ def _board(fact: Mapping[str, Any], order: Sequence[int]) -> BoardSpec:
         size = one["framebuffer_mib"] or (like.framebuffer_mib if like else parsed.nominal_mib if parsed else 0)
         if not size:
             continue
-        most = one["max"] or (like.max_instances if like else max(1, min(geometry.MAX_TIME_SLICED, memory_mib // size)))
+        most = one["max"] or (like.max_instances if like else max(1, min(geometry.MAX_TIME_SLICED, region_mib // size)))
         kinds.append(
             TypeSpec(
                 id=one["id"],

@@ -39,7 +39,8 @@ _NUMBERED = (Generation.ADA_OR_HOPPER, Generation.BLACKWELL)
 
 def why_not_empty(facts: HostSnapshot, gpu: Gpu) -> str | None:
     """Why nothing is tried on a GPU; None if it is empty: no vGPU, no GPU instance, nothing of it in the ledger."""
-    held = [one for one in (*(facts.ledger or ()), *facts.reservations) if one.vgpu.gpu_uuid == gpu.uuid]
+    ours = (*(one.vgpu for one in facts.ledger or ()), *(one.vgpu for one in facts.reservations))
+    held = [one for one in ours if one.gpu_uuid == gpu.uuid]
     reasons = (
         (
             gpu.framework is None or gpu.uuid is None or gpu.fault is not None,
@@ -48,8 +49,8 @@ def why_not_empty(facts: HostSnapshot, gpu: Gpu) -> str | None:
         (facts.ledger is None or bool(facts.blocked_writes), "the host's ledger says that nothing is to be written"),
         (facts.active is None or gpu.pci in facts.silent, "NVML does not say what runs there"),
         (gpu.mode != "equal-size", say("its mode is {}", gpu.mode or "unknown")),
-        (any(one.vgpu.vm != VM for one in held), "the ledger has vGPUs or reservations there"),
-        (len(gpu.vgpus) > sum(one.vgpu.vm == VM for one in held), "it has vGPUs"),
+        (any(one.vm != VM for one in held), "the ledger has vGPUs or reservations there"),
+        (len(gpu.vgpus) > sum(one.vm == VM for one in held), "it has vGPUs"),
         (any(one.gpu == gpu.pci for one in facts.active or ()), "a VM runs there"),
         (any(one.creatable is None for one in gpu.parents) and not held, "its functions cannot all be read"),
     )
