@@ -105,6 +105,7 @@ RUNS: dict[str, tuple[tuple[str, ...], str, int]] = {
     "detach again": (("detach", VM, *ON), "change", 0),
     "forget --check": (("forget", VM, "--check"), "forget", 3),
     "host install again": (("host", "install", "kvm02"), "host", 0),
+    "host certify": (("host", "certify", HOST, *GPU), "certify", 0),
     "host purge --check": (("host", "purge", "kvm02", "--check"), "purge", 3),
     "host purge": (("host", "purge", "kvm02", "--yes"), "purge", 0),
 }

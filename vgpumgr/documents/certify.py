@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from vgpumgr import __version__
 from vgpumgr.documents import common
@@ -11,7 +11,7 @@ from vgpumgr.documents.scrub import scrub
 if TYPE_CHECKING:
     from vgpumgr.controller.results import CertifyResult
 
-_SCHEMA = "vgpumgr.certify/1"
+SCHEMA: Final = "vgpumgr.certify/1"
 
 
 def report(result: CertifyResult) -> dict[str, object]:
@@ -24,4 +24,4 @@ def report(result: CertifyResult) -> dict[str, object]:
         for one in result.answers
     ]
     keys = {"vgpumgr": __version__, "versions": dict(result.versions), "answers": rows, "capture": scrub(result.raw)}
-    return common.document(_SCHEMA, keys, [result.outcome], changed=result.outcome.changed)
+    return common.document(SCHEMA, keys, [result.outcome], changed=result.outcome.changed)

@@ -67,46 +67,45 @@ def _host(fleet: str, name: str, report: Mapping[str, Any], vms: tuple[VmSpec, .
     facts = [gpu for gpu in capture["snapshot"]["gpus"] if gpu["framework"] is not None]
     if not facts:
         raise LabError(f"{name}: no GPU of the report offers vGPUs", hint="certify a host whose GPUs do")
-    version = str(report["versions"]["driver"] or boards.DRIVERS["570"])
-    gpus = tuple(_gpu(gpu, [one for one in capture["functions"] if one["gpu"] == gpu["pci"]], capture) for gpu in facts)
     differing = [one for one in report["answers"] if one["verdict"] == "differs"]
     return HostSpec(
         name=name,
         machine_id=lab_uuid(fleet, name, "machine-id").replace("-", ""),
-        driver_version=version,
-        gpus=gpus,
+        driver_version=str(report["versions"]["driver"] or boards.DRIVERS["570"]),
+        gpus=tuple(_gpu(gpu, capture) for gpu in facts),
         foreign=tuple(one for gpu in facts for one in _vgpus(gpu)),
         vms=vms,
         faults=tuple(dict.fromkeys(fault for one in differing for fault in _faults(one))),
-        scheduler_counts_idle=all(
-            one["seen"] != ["accepted"] for one in differing if one["belief"] == "idle-scheduler"
-        ),
+        scheduler_counts_idle=("idle-scheduler", ["accepted"])
+        not in ((one["belief"], one["seen"]) for one in differing),
     )
 
 
-def _gpu(fact: Mapping[str, Any], functions: Sequence[Mapping[str, Any]], capture: Mapping[str, Any]) -> GpuSpec:
-    virtual = [one for one in functions if one["vf_index"] is not None]
+def _gpu(fact: Mapping[str, Any], capture: Mapping[str, Any]) -> GpuSpec:
+    mine = (one for one in capture["functions"] if one["gpu"] == fact["pci"])
+    virtual = [one for one in mine if one["vf_index"] is not None]
     offset = _routing(virtual[0]["pci"]) - _routing(fact["pci"]) - virtual[0]["vf_index"] if virtual else 4
-    order = [
-        number for text in capture["texts"] for number in _ROW.findall(text.get("nvidia/creatable_vgpu_types", ""))
-    ]
-    board = replace(_board(fact, list(map(int, order))), vfs=len(virtual), vf_offset=offset)
+    lists = (text.get("nvidia/creatable_vgpu_types", "") for text in capture["texts"])
+    board = _board(fact, [int(number) for text in lists for number in _ROW.findall(text)])
     mig = fact["mig"] if board.mig else None
-    names = {one["id"]: one["name"] for one in mig["profiles"]} if mig else {}
-    known = {profile.name for profile in board.mig.profiles} if board.mig else set()
     return GpuSpec(
         pci=fact["pci"],
-        uuid=str(fact["uuid"] or f"GPU-{lab_uuid('report', fact['pci'])}"),
-        board=board,
+        uuid=fact["uuid"] or f"GPU-{lab_uuid('report', fact['pci'])}",
+        board=replace(board, vfs=len(virtual), vf_offset=offset),
         framework=fact["framework"],
         numa_node=fact["numa_node"] or 0,
         mig=bool(mig and mig["enabled"]),
-        instances=tuple(
-            ForeignInstance(gpu=fact["pci"], profile=names[one["profile_id"]], start=one["start"])
-            for one in (mig["instances"] if mig else None) or ()
-            if names.get(one["profile_id"]) in known
-        ),
+        instances=tuple(_instances(fact["pci"], board, mig)) if mig else (),
     )
+
+
+def _instances(pci: str, board: BoardSpec, mig: Mapping[str, Any]) -> Iterator[ForeignInstance]:
+    """The GPU instances, as far as the lab knows their profiles."""
+    known = {profile.name for profile in board.mig.profiles} if board.mig else set()
+    names = {one["id"]: one["name"] for one in mig["profiles"] if one["name"] in known}
+    for one in mig["instances"] or ():
+        if one["profile_id"] in names:
+            yield ForeignInstance(gpu=pci, profile=names[one["profile_id"]], start=one["start"])
 
 
 def _routing(pci: str) -> int:
@@ -118,34 +117,28 @@ def _routing(pci: str) -> int:
 
 def _board(fact: Mapping[str, Any], order: Sequence[int]) -> BoardSpec:
     """The board, with the report's types in the order of the driver's list. The rest is the lab's own, if it has it."""
-    code = next(board_code(one["name"]) for one in fact["types"] if read_type_name(one["name"]))
-    base = boards.board(code, code) if code in boards.board_codes() else None
-    known = {last_word(kind.name): kind for kind in (base.all_types if base else ())}
-    read_types = [(one, read_type_name(one["name"])) for one in fact["types"]]
-    region_mib = max((parsed.nominal_mib for _, parsed in read_types if parsed), default=0)
-    memory_mib = fact["framebuffer_mib"] or (base.framebuffer_mib if base else region_mib)
+    parsed = {one["name"]: name for one in fact["types"] if (name := read_type_name(one["name"]))}
+    code, region_mib = board_code(next(iter(parsed))), max(one.nominal_mib for one in parsed.values())
+    base = boards.board(code, code) if code in boards.board_codes() else _unknown_board(code, region_mib)
     place = {number: at for at, number in enumerate(dict.fromkeys(order))}
-    kinds: list[TypeSpec] = []
-    for one, parsed in sorted(read_types, key=lambda row: (place.get(row[0]["id"], len(place)), row[0]["id"])):
-        like = known.get(last_word(one["name"]))
-        size = one["framebuffer_mib"] or (like.framebuffer_mib if like else parsed.nominal_mib if parsed else 0)
-        if not size:
-            continue
-        most = one["max"] or (like.max_instances if like else max(1, min(geometry.MAX_TIME_SLICED, region_mib // size)))
-        kinds.append(
-            TypeSpec(
-                id=one["id"],
-                name=one["name"],
-                series=(parsed.series if parsed else None) or "Q",
-                framebuffer_mib=size,
-                max_instances=most,
-                profile=like.profile if like else None,
-                per_instance=one["max_per_instance"] or (like.per_instance if like else 1),
-            )
-        )
+    known = {last_word(kind.name): kind for kind in base.all_types}
+    rows = sorted(fact["types"], key=lambda one: (place.get(one["id"], len(place)), one["id"]))
+    kinds = [kind for one in rows if (kind := _type(one, known.get(last_word(one["name"])), region_mib))]
+    return replace(
+        base,
+        name=fact["name"] or base.name,
+        pci_device_id=int(fact["pci_id"].partition(":")[2], 16),
+        framebuffer_mib=fact["framebuffer_mib"] or base.framebuffer_mib,
+        types=tuple(kind for kind in kinds if kind.profile is None),
+        mig_types=tuple(kind for kind in kinds if kind.profile is not None),
+    )
+
+
+def _unknown_board(code: str, memory_mib: int) -> BoardSpec:
+    """A board that the lab does not have, without types and MIG."""
     generation = geometry.generation(code)
-    made = base or BoardSpec(
-        name="",
+    return BoardSpec(
+        name=code,
         code=code,
         pci_device_id=0,
         framebuffer_mib=memory_mib,
@@ -154,13 +147,29 @@ def _board(fact: Mapping[str, Any], order: Sequence[int]) -> BoardSpec:
         types=(),
         even_places=generation is geometry.Generation.BLACKWELL,
     )
+
+
+def _type(fact: Mapping[str, Any], known: TypeSpec | None, region_mib: int) -> TypeSpec | None:
+    """A type; what the report lacks is as the lab knows it, else as the name says. None if nobody tells its size."""
+    parsed = read_type_name(fact["name"])
+    nominal_mib = parsed.nominal_mib if parsed else 0
+    size = fact["framebuffer_mib"] or (known.framebuffer_mib if known else nominal_mib)
+    if not size:
+        return None
+    own = known or TypeSpec(
+        id=0,
+        name="",
+        series=(parsed.series if parsed else "") or "Q",
+        framebuffer_mib=size,
+        max_instances=max(1, min(geometry.MAX_TIME_SLICED, region_mib // size)),
+    )
     return replace(
-        made,
-        name=fact["name"] or made.name or code,
-        pci_device_id=int(fact["pci_id"].partition(":")[2], 16),
-        framebuffer_mib=memory_mib,
-        types=tuple(kind for kind in kinds if kind.profile is None),
-        mig_types=tuple(kind for kind in kinds if kind.profile is not None),
+        own,
+        id=fact["id"],
+        name=fact["name"],
+        framebuffer_mib=size,
+        max_instances=fact["max"] or own.max_instances,
+        per_instance=fact["max_per_instance"] or own.per_instance,
     )
 
 

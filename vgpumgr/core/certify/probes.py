@@ -39,22 +39,26 @@ _NUMBERED = (Generation.ADA_OR_HOPPER, Generation.BLACKWELL)
 
 def why_not_empty(facts: HostSnapshot, gpu: Gpu) -> str | None:
     """Why nothing is tried on a GPU; None if it is empty: no vGPU, no GPU instance, nothing of it in the ledger."""
-    ours = (*(one.vgpu for one in facts.ledger or ()), *(one.vgpu for one in facts.reservations))
-    held = [one for one in ours if one.gpu_uuid == gpu.uuid]
-    reasons = (
-        (
-            gpu.framework is None or gpu.uuid is None or gpu.fault is not None,
-            gpu.problem or gpu.fault or "it has no UUID",
-        ),
+    kept = (*(one.vgpu for one in facts.ledger or ()), *(one.vgpu for one in facts.reservations))
+    held = [one for one in kept if one.gpu_uuid == gpu.uuid]
+    left = {(one.parent, one.uuid) for one in held if one.vm == VM}
+    used = (
+        (any(one.vm != VM for one in held), "the ledger has vGPUs or reservations there"),
+        (any((one.parent, one.uuid) not in left for one in gpu.vgpus), "it has vGPUs"),
+        (any(one.gpu == gpu.pci for one in facts.active or ()), "a VM runs there"),
+    )
+    return next((why for so, why in (*_unsure(facts, gpu), *used) if so), None)
+
+
+def _unsure(facts: HostSnapshot, gpu: Gpu) -> tuple[tuple[bool, str], ...]:
+    """Why it cannot be known whether a GPU is empty, or it takes no vGPUs as it is."""
+    return (
+        (None in (gpu.framework, gpu.uuid) or gpu.fault is not None, gpu.problem or gpu.fault or "it has no UUID"),
         (facts.ledger is None or bool(facts.blocked_writes), "the host's ledger says that nothing is to be written"),
         (facts.active is None or gpu.pci in facts.silent, "NVML does not say what runs there"),
         (gpu.mode != "equal-size", say("its mode is {}", gpu.mode or "unknown")),
-        (any(one.vm != VM for one in held), "the ledger has vGPUs or reservations there"),
-        (len(gpu.vgpus) > sum(one.vm == VM for one in held), "it has vGPUs"),
-        (any(one.gpu == gpu.pci for one in facts.active or ()), "a VM runs there"),
-        (any(one.creatable is None for one in gpu.parents) and not held, "its functions cannot all be read"),
+        (any(one.creatable is None for one in gpu.parents), "its functions cannot all be read"),
     )
-    return next((why for so, why in reasons if so), None)
 
 
 def leftovers(facts: HostSnapshot, gpu: Gpu) -> Iterator[DestroyVgpu]:
@@ -81,22 +85,30 @@ class Tries:
     @classmethod
     def on(cls, gpu: Gpu) -> Tries | None:
         """None if no function of the GPU offers a type."""
-        offers = {type_id for one in gpu.parents for type_id, left in (one.creatable or {}).items() if left}
+        offers = {type_id for one in gpu.parents for type_id in one.creatable or {}}
         kinds = sorted((gpu.known_types[one] for one in offers if one in gpu.known_types), key=_by_size)
         if not kinds:
             return None
         at, then = gpu.parents[0], gpu.parents[min(1, len(gpu.parents) - 1)]
-        first, *rest = kinds
-        other = next((one for one in rest if one.size_mib != first.size_mib), None)
-        hides = [gpu.known_types[one] for one in questions.hidden(gpu)][:1] if gpu.framework == VENDOR_VFIO else []
-        unknown = replace(first, id=_UNKNOWN_TYPE) if gpu.framework == VENDOR_VFIO else None
-        before = {"unknown-type": unknown, "hidden-type": next(iter(hides), None)}
+        first = kinds[0]
+        other = next((one for one in kinds if one.size_mib != first.size_mib), None)
         return cls(
             first=_spec(gpu, at, first, 0),
-            before={name: _spec(gpu, at, kind, 1) for name, kind in before.items() if kind is not None},
+            before={name: _spec(gpu, at, kind, 1) for name, kind in _unlisted(gpu, first).items()},
             beside={} if other is None else {"other-size": _spec(gpu, then, other, 2)},
             empty=then if gpu.framework == VENDOR_VFIO and then is not at else None,
         )
+
+
+def _unlisted(gpu: Gpu, kind: VgpuType) -> dict[str, VgpuType]:
+    """Types that no function lists, by belief. (An mdev has no file to ask for one.)"""
+    if gpu.framework != VENDOR_VFIO:
+        return {}
+    found = {"unknown-type": replace(kind, id=_UNKNOWN_TYPE)}
+    hides = questions.hidden(gpu)
+    if hides:
+        found["hidden-type"] = gpu.known_types[hides[0]]
+    return found
 
 
 def _by_size(kind: VgpuType) -> tuple[int, int]:
@@ -127,31 +139,35 @@ def same_scheduler(facts: HostSnapshot, gpu: Gpu) -> SetScheduler | None:
 
 def beside(before: Capture, after: Capture, first: VgpuSpec) -> Iterator[Answer]:
     """What the GPU shows while it has that first vGPU."""
-    gpu = next(one for one in after.snapshot.gpus if one.pci == first.gpu)
-    was = next(one for one in before.snapshot.gpus if one.pci == first.gpu)
-    place = next((one.placement_id for one in gpu.vgpus if one.parent == first.parent), None)
-    numbered = geometry.generation(gpu.board or "") in _NUMBERED
+    was, gpu = (_gpu_in(one, first) for one in (before, after))
+    yield from _shown(after, gpu, first)
+    listed = any(one.gpu == gpu.pci for one in after.snapshot.active or ())
+    yield answer(first, "idle-active", ("not listed",), "listed" if listed else "not listed")
+    sizes = {gpu.size_of(kind) for one in gpu.parents for kind in one.creatable or {}}
+    if sizes:
+        others = sorted(str(one) for one in sizes - {was.size_of(first.type_id)})
+        yield answer(first, "siblings", ("its size",), f"also {' '.join(others)} MiB" if others else "its size")
+
+
+def _gpu_in(one: Capture, vgpu: VgpuSpec) -> Gpu:
+    return next(gpu for gpu in one.snapshot.gpus if gpu.pci == vgpu.gpu)
+
+
+def _shown(after: Capture, gpu: Gpu, first: VgpuSpec) -> Iterator[Answer]:
+    """What the files of the vGPU say."""
     files = next((one.files for one in after.functions if one.pci == first.parent), {})
+    place = next((one.placement_id for one in gpu.vgpus if one.parent == first.parent), None)
     if first.uuid is not None or "nvidia/placement_id" in files:
-        yield answer(first, "first-place", ("0" if numbered else "none",), "none" if place is None else str(place))
+        expected = "0" if geometry.generation(gpu.board or "") in _NUMBERED else "none"
+        yield answer(first, "first-place", (expected,), "none" if place is None else str(place))
     params = files.get("nvidia/vgpu_params")
     if params is not None:
         yield answer(first, "new-params", ("",), params.removeprefix("!").strip())
-    listed = any(one.gpu == gpu.pci for one in after.snapshot.active or ())
-    yield answer(first, "idle-active", ("not listed",), "listed" if listed else "not listed")
-    size = was.size_of(first.type_id)
-    sizes = {gpu.size_of(kind) for one in gpu.parents for kind, left in (one.creatable or {}).items() if left}
-    if sizes:
-        others = sorted(str(one) for one in sizes - {size})
-        yield answer(first, "siblings", ("its size",), f"also {' '.join(others)} MiB" if others else "its size")
 
 
 def after_removal(before: Capture, after: Capture, first: VgpuSpec) -> Answer:
     """Whether the GPU's functions list again what they listed before."""
-    offers = [
-        {parent.pci: parent.creatable for gpu in one.snapshot.gpus if gpu.pci == first.gpu for parent in gpu.parents}
-        for one in (before, after)
-    ]
+    offers = [{parent.pci: parent.creatable for parent in _gpu_in(one, first).parents} for one in (before, after)]
     return answer(first, "after-removal", ("as before",), "as before" if offers[0] == offers[1] else "differently")
 
 

@@ -572,9 +572,6 @@ class Driver:
             group = _lowest_free(max(gpu.first_group + 1 + gpu.board.vfs for gpu in gpus), [one.group for one in vgpus])
             vfio = _lowest_free(max(gpu.first_vfio + gpu.board.vfs for gpu in gpus), [one.vfio for one in vgpus])
         instance = mig.chosen(gpu, kind)
-        faults, place = self._state.faults, admission.next_placement(gpu, kind)
-        if not gpu.counted and (first := answers.all_of(faults, "first-place")):
-            place = int(first[0]) if first[0].isdecimal() else None
         gpu.vgpus.append(
             Vgpu(
                 type=kind,
@@ -584,13 +581,21 @@ class Driver:
                 group=group,
                 vfio=vfio,
                 number=_lowest_free(0, [one.number for gpu in gpus for one in gpu.counted]),  # a lost one keeps its own
-                placement_id=mig.place_in(gpu, instance, kind) if instance else place,
+                placement_id=mig.place_in(gpu, instance, kind) if instance else self._place(gpu, kind),
                 gpu_instance=instance.id if instance else None,
-                params=answers.of(faults, "new-params", ""),
+                params=answers.of(self._state.faults, "new-params", ""),
             )
         )
         self._next_instance += 1
         self._note()
+
+    def _place(self, gpu: Gpu, kind: TypeSpec) -> int | None:
+        """The placement id of a new vGPU that is not MIG-backed."""
+        usual = admission.next_placement(gpu, kind)
+        if gpu.counted:
+            return usual
+        first = answers.of(self._state.faults, "first-place", "none" if usual is None else str(usual))
+        return int(first) if first.isdecimal() else None
 
     def _pass(self) -> None:
         """Wait for the driver's lock on its list of vGPUs, which a sleeping read holds."""
@@ -604,17 +609,23 @@ class Driver:
     def _admit(self, gpu: Gpu, vf: int | None, type_id: int, uuid: str | None) -> None:
         kind = next((kind for kind in gpu.board.all_types if kind.id == type_id), None)
         refusal = None if kind is None else admission.refusal(gpu, vf, kind)
-        faults = self._state.faults
-        if kind is None or CREATE_EIO in faults or refusal is not None or kind.id in answers.hidden(faults):
+        if kind is None or CREATE_EIO in self._state.faults or refusal or kind.id in answers.hidden(self._state.faults):
             status = _NO_INSTANCE if refusal is admission.Refusal.NO_INSTANCE else _NOT_SUPPORTED if refusal else _OTHER
             self._log(f"NVRM: Failed to add vgpu create request: 0x{status:x}")
             self._log(f"[nvidia-vgpu-vfio] {uuid or vf_pci(gpu, vf or 0)}: vGPU creation failed, -{errno.EIO}")
-            belief = "unknown-type" if kind is None else "other-size" if refusal else "hidden-type"
-            if kind is None or CREATE_EIO in faults or refusal not in (None, admission.Refusal.OTHER_SIZE):
-                answers.tell(faults, belief if kind is None else "", "EIO")
-                return
-            answers.refuse(faults, belief, "EIO")
-        self._add(gpu, vf, kind, uuid)
+            self._refuse(kind, refusal)
+        if kind is not None:
+            self._add(gpu, vf, kind, uuid)
+
+    def _refuse(self, kind: TypeSpec | None, refusal: admission.Refusal | None) -> None:
+        """Raises OSError, unless a fault lets the driver accept what it should refuse."""
+        faults = self._state.faults
+        if kind is None:
+            answers.refuse(faults, "unknown-type", "EIO")
+        elif CREATE_EIO in faults or refusal not in (None, admission.Refusal.OTHER_SIZE):
+            raise os_error(errno.EIO)
+        else:
+            answers.refuse(faults, "hidden-type" if refusal is None else "other-size", "EIO")
 
     def _load_scheduler(self, gpu: Gpu) -> None:
         gpu.schedulers = scheduler.loaded(gpu, self._state.module, branch=self._state.branch)
