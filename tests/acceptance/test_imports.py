@@ -88,7 +88,7 @@ TABLE_OF_COMMANDS = {
     "host install": case("host install kvm02 --check", HOST | TABLE, code=3),
     "host uninstall": case("host uninstall kvm02", HOST | TABLE),
     "host status": case("host status kvm01", HOST | TABLE),
-    "host certify": case("host certify kvm02", HOST | STORE | TABLE),
+    "host certify": case("host certify kvm02", HOST | TABLE),
     "host check": case("host check kvm02", HOST | TABLE, code=5),
     "capacity": case("capacity --on kvm01", PLACE | TABLE),
     "capacity (--catalogue)": case("capacity --catalogue 4Q --on kvm01", PLACE | TABLE),

@@ -29,7 +29,7 @@ CERTIFY = View(
         Column(key="gpu", head="GPU", in_table=True),
         Column(key="belief", head="BELIEF", in_table=True),
         Column(key="expected", head="EXPECTED", in_table=True, read=_texts, none=ABSENT, is_prose=True),
-        Column(key="seen", head="SEEN", in_table=True, read=_texts, none=ABSENT, is_prose=True),
+        Column(key="seen", head="ANSWER", in_table=True, read=_texts, none=ABSENT, is_prose=True),
         Column(key="says", head="SAYS", is_prose=True),
         Column(key="evidence", head="EVIDENCE", is_prose=True),
         Column(key="needs", head="NEEDS"),

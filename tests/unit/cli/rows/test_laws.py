@@ -33,7 +33,8 @@ THINGS = {  # the schema of each command's document
     "attach": "change", "cordon": "change", "mode show": "mode", "scheduler show": "scheduler", "explain --compare": "explain",
     "capacity PROFILE": "capacity", "capacity --stranded": "capacity", "capacity --catalogue": "capacity", "profiles --offline": "types", "reconcile --restart-window": "restarts",
     "host install": "host", "host status": "host", "inventory check": "inventory", "install cron": "install",
-    "lab status": "lab", "host purge": "purge", "mig fit": "mig_fit", "mig show": "mig_show", "gc": "change",
+    "lab status": "lab", "host purge": "purge",
+    "host certify": "certify", "mig fit": "mig_fit", "mig show": "mig_show", "gc": "change",
     "cordon without HOST": "cordons", "usage --idle": "usage", "usage --by owner": "usage", "reserve": "reservations",
 }  # fmt: skip
 LONG = "a-name-that-nobody-would-give-to-a-thing" * 5
