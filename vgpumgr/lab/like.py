@@ -117,13 +117,13 @@ def _routing(pci: str) -> int:
 
 def _board(fact: Mapping[str, Any], order: Sequence[int]) -> BoardSpec:
     """The board, with the report's types in the order of the driver's list. The rest is the lab's own, if it has it."""
-    parsed = {one["name"]: name for one in fact["types"] if (name := read_type_name(one["name"]))}
-    code, region_mib = board_code(next(iter(parsed))), max(one.nominal_mib for one in parsed.values())
+    code, region_mib = _named(fact)
     base = boards.board(code, code) if code in boards.board_codes() else _unknown_board(code, region_mib)
     place = {number: at for at, number in enumerate(dict.fromkeys(order))}
     known = {last_word(kind.name): kind for kind in base.all_types}
     rows = sorted(fact["types"], key=lambda one: (place.get(one["id"], len(place)), one["id"]))
-    kinds = [kind for one in rows if (kind := _type(one, known.get(last_word(one["name"])), region_mib))]
+    maxima = {kind.framebuffer_mib: kind.max_instances for kind in base.types}
+    kinds = [kind for one in rows if (kind := _type(one, known.get(last_word(one["name"])), maxima, region_mib))]
     return replace(
         base,
         name=fact["name"] or base.name,
@@ -132,6 +132,12 @@ def _board(fact: Mapping[str, Any], order: Sequence[int]) -> BoardSpec:
         types=tuple(kind for kind in kinds if kind.profile is None),
         mig_types=tuple(kind for kind in kinds if kind.profile is not None),
     )
+
+
+def _named(fact: Mapping[str, Any]) -> tuple[str, int]:
+    """The board's code, and its framebuffer in MiB, as the names of its types say."""
+    parsed = {one["name"]: name for one in fact["types"] if (name := read_type_name(one["name"]))}
+    return board_code(next(iter(parsed))), max(one.nominal_mib for one in parsed.values())
 
 
 def _unknown_board(code: str, memory_mib: int) -> BoardSpec:
@@ -149,8 +155,13 @@ def _unknown_board(code: str, memory_mib: int) -> BoardSpec:
     )
 
 
-def _type(fact: Mapping[str, Any], known: TypeSpec | None, region_mib: int) -> TypeSpec | None:
-    """A type; what the report lacks is as the lab knows it, else as the name says. None if nobody tells its size."""
+def _type(
+    fact: Mapping[str, Any], known: TypeSpec | None, maxima: Mapping[int, int], region_mib: int
+) -> TypeSpec | None:
+    """A type; what the report lacks is as the lab knows it, else as the name says. None if nobody tells its size.
+
+    `maxima`: of the board's types of that size in MiB, which have the same one, whatever their series.
+    """
     parsed = read_type_name(fact["name"])
     nominal_mib = parsed.nominal_mib if parsed else 0
     size = fact["framebuffer_mib"] or (known.framebuffer_mib if known else nominal_mib)
@@ -161,7 +172,7 @@ def _type(fact: Mapping[str, Any], known: TypeSpec | None, region_mib: int) -> T
         name="",
         series=(parsed.series if parsed else "") or "Q",
         framebuffer_mib=size,
-        max_instances=max(1, min(geometry.MAX_TIME_SLICED, region_mib // size)),
+        max_instances=maxima.get(size) or max(1, min(geometry.MAX_TIME_SLICED, region_mib // size)),
     )
     return replace(
         own,
