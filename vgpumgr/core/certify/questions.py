@@ -122,7 +122,7 @@ def _list_rows(case: Case) -> Told:
 def hidden(gpu: Gpu) -> list[int]:
     """The ids of the types of the GPU's mode that no function of it lists."""
     listed = {type_id for one in gpu.parents for type_id, left in (one.creatable or {}).items() if left}
-    of_mode = (one for one in gpu.known_types.values() if one.parsed and one.parsed.slices is None)
+    of_mode = (one for one in gpu.known_types.values() if not one.mig_backed)
     return sorted(one.id for one in of_mode if one.id not in listed)
 
 
@@ -183,7 +183,11 @@ def _module_params(case: Case) -> Told:
 
 
 def _type_names(case: Case) -> Told:
-    return ("read",), ("read" if one.parsed else one.name for one in case.gpu.known_types.values()), "the types' names"
+    return (
+        ("read",),
+        ("read" if one.parsed.board else one.name for one in case.gpu.known_types.values()),
+        "the types' names",
+    )
 
 
 def _type_figures(case: Case) -> Told:

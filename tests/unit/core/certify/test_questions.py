@@ -14,6 +14,7 @@ from tests.unit.host.fakenvml import FakeNvml
 from vgpumgr.core.certify import beliefs, questions
 from vgpumgr.core.certify.beliefs import EMPTY_GPU, PERSON, READ, Answer
 from vgpumgr.core.certify.capture import Call
+from vgpumgr.core.driver import profiles
 from vgpumgr.names import PciAddress
 
 if TYPE_CHECKING:
@@ -141,7 +142,7 @@ CHANGES: dict[str, tuple[str, Change]] = {
     "vf-count": (VENDOR, with_file("sriov_totalvfs", "16\n", at=None)),
     "gpu-uuid": (VENDOR, with_host(f"/proc/driver/nvidia/gpus/{GPU_A}/information", "Model: NVIDIA A40\n")),
     "module-params": (VENDOR, with_host("/proc/driver/nvidia/params", "EnableMSI: 1\n")),
-    "type-names": (VENDOR, with_type(parsed=None)),
+    "type-names": (VENDOR, with_type(parsed=profiles.other_name("NVIDIA 9"))),
     "type-figures": (VENDOR, with_type(max=11, listed=False)),
     "scheduler-range": (VENDOR, with_caps(max_frequency_hz=1000)),
     "scheduler-engines": (VENDOR, with_call("nvmlDeviceGetVgpuSchedulerState_v2", 999)),
