@@ -18,8 +18,10 @@ def report(result: CertifyResult) -> dict[str, object]:
     """The report, without what belongs to the site."""
     rows = [
         {
-            **common.pick(one, "gpu", "belief", "verdict", "expected", "seen", "evidence"),
-            **common.pick(result.table[one.belief], "says", "needs", "asked", "known"),
+            **common.pick(one, "verdict", "gpu", "belief", "expected", "seen"),
+            **common.pick(result.table[one.belief], "says"),
+            **common.pick(one, "evidence"),
+            **common.pick(result.table[one.belief], "needs", "asked", "known"),
         }
         for one in result.answers
     ]

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from vgpumgr.lab.driver.model import VmSpec
 
-SCHEMA: Final = "vgpumgr.certify/1"
+_REPORT: Final = "vgpumgr.certify/"  # of any version: what is in it is looked at
 
 _ROW = re.compile(r"^(\d+) *:", re.MULTILINE)
 _NVML = {
@@ -36,17 +36,24 @@ _NVML = {
 """The calls of NVML whose code answers a belief."""
 
 
+def is_report(schema: object) -> bool:
+    """Whether this is what a report calls itself."""
+    return str(schema).startswith(_REPORT)
+
+
 def read(path: Path) -> Mapping[str, Any]:
     """The report in a file. Raises LabError."""
     try:
         report = json.loads(path.read_text(encoding="utf-8"))
-        is_report = report["schema"] == SCHEMA
+        said = is_report(report["schema"])
     except OSError as error:
         raise LabError(f"{path}: cannot be read: {error.strerror}", hint="name a report of host certify") from error
     except (ValueError, KeyError, TypeError) as error:
         raise LabError(f"{path}: no report of host certify: {error}", hint="write one: --report FILE") from error
-    if not is_report:
-        raise LabError(f"{path}: its schema is {report['schema']!r}, not {SCHEMA}", hint="write one: --report FILE")
+    if not said:
+        raise LabError(
+            f"{path}: its schema is {report['schema']!r}, not that of a report", hint="write one: --report FILE"
+        )
     found: Mapping[str, Any] = report
     return found
 

@@ -104,7 +104,7 @@ def read_file(path: str) -> FleetSpec:
         raise LabError(
             f"{path}{line}: not YAML: {getattr(error, 'problem', None) or error}", hint="correct that line"
         ) from error
-    if isinstance(data, Mapping) and data.get("schema") == like.SCHEMA:
+    if isinstance(data, Mapping) and like.is_report(data.get("schema")):
         data = {"hosts": {_ONE_HOST: {"like": str(file), "vms": [_ITS_VMS]}}}
     else:
         _find_reports(data, file.parent)

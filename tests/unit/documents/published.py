@@ -19,8 +19,10 @@ FOLDER = Path(__file__).resolve().parents[3] / "docs" / "schemas"
 # Not the object of a command: what the others share, and what stands on stderr when any command fails.
 SHARED, ERROR = "common", "error"
 
-# Objects whose keys are names of things and not of fields; a journal's steps are as whoever wrote them printed them.
+# Objects whose keys are names of things and not of fields; a journal's steps are as whoever wrote them printed them. A
+# capture is as the host program of its version read it.
 MAPS = ("versions", "fgpu_per_gpu", "steps")
+CAPTURE = "capture"
 
 
 @cache
@@ -93,7 +95,8 @@ def _objects(value: Any, path: tuple[str | int, ...]) -> Iterator[tuple[str | in
         if next((key for key in reversed(path) if isinstance(key, str)), None) not in MAPS:
             yield path
         for key, below in value.items():
-            yield from _objects(below, (*path, key))
+            if key != CAPTURE:
+                yield from _objects(below, (*path, key))
     elif isinstance(value, list):
         for number, below in enumerate(value):
             yield from _objects(below, (*path, number))
