@@ -125,6 +125,7 @@ class Fleet:
     declared: dict[tuple[str, str], dict[Slot, str]] = field(default_factory=dict)
     handmade: dict[str, dict[Place, int]] = field(default_factory=dict)
     site: str = "lab1"  # what the inventory says that it is of
+    lazy: set[str] = field(default_factory=set)  # the hosts with vgpumgr_lazy
     commands: int = 0
     watched: list[Progress] = field(default_factory=list)
     done: list[Done] = field(default_factory=list)
@@ -436,6 +437,7 @@ class Fleet:
             vms=vms,
             where=_WHERE,
             site=self.site,
+            lazy=host in self.lazy,
         )
 
     # VMs

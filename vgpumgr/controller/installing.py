@@ -34,7 +34,7 @@ def install(
     """
 
     def restores(host: HostDeclaration, found: Installation) -> bool:
-        return restore or host.restore or found.restore is not None
+        return restore or host.restore or host.lazy or found.restore is not None
 
     return _each(
         context,

@@ -18,7 +18,7 @@ from vgpumgr.core.driver.scheduler import EngineState
 from vgpumgr.core.model.functions import Vgpu
 from vgpumgr.core.model.mig import Instance
 from vgpumgr.core.model.snapshot import Freed
-from vgpumgr.core.model.vgpu import MADE, InstanceEntry, LedgerEntry
+from vgpumgr.core.model.vgpu import ASLEEP, MADE, InstanceEntry, LedgerEntry
 from vgpumgr.core.placing import division, free_places, instances
 from vgpumgr.core.step.base import ImpossibleStepError
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from vgpumgr.core.model.view import HostView
     from vgpumgr.names import GpuUuid
 
-__all__ = ["ImpossibleStepError", "apply", "apply_one", "cleared", "in_mode", "with_creatable"]
+__all__ = ["ImpossibleStepError", "after", "apply", "apply_one", "cleared", "in_mode", "with_creatable"]
 
 
 def apply(view: HostView, steps: Sequence[steps.Step]) -> HostView:
@@ -54,10 +54,10 @@ def apply_one(view: HostView, step: steps.Step) -> HostView:
     planned = view.planned
     if isinstance(step, steps.CreateVgpu):
         planned |= {(step.vgpu.vm, step.vgpu.slot)}
-    return replace(view, snapshot=_after(view.snapshot, step), planned=planned)
+    return replace(view, snapshot=after(view.snapshot, step), planned=planned)
 
 
-def _after(snapshot: HostSnapshot, step: steps.HostStep) -> HostSnapshot:
+def after(snapshot: HostSnapshot, step: steps.HostStep) -> HostSnapshot:
     match step:
         case steps.CreateVgpu():
             return _created(snapshot, step)
@@ -67,6 +67,8 @@ def _after(snapshot: HostSnapshot, step: steps.HostStep) -> HostSnapshot:
             return _destroyed(snapshot, step)
         case steps.EvacuateVgpu():
             return _evacuated(snapshot, step)
+        case steps.DeferVgpu():
+            return _deferred(snapshot, step)
         case steps.CreateInstance() | steps.DestroyInstance():
             return _with_instance(snapshot, step)
         case steps.SetScheduler():
@@ -118,24 +120,35 @@ def _new_instance(gpu: Gpu, mig: Mig, ours: OurInstance) -> Instance:
 
 def _created(snapshot: HostSnapshot, step: steps.CreateVgpu) -> HostSnapshot:
     spec = step.vgpu
+    before = snapshot.entries.named(spec.key)
+    lazy = before is not None and before.lazy
+    entered = _entered(snapshot, LedgerEntry(vgpu=spec, boot=snapshot.boot, state=MADE, lazy=lazy))
+    if step.expect == steps.SAME:
+        if snapshot.vgpu_of(spec) is None:
+            raise ImpossibleStepError("there is nothing to enter")
+        return entered
+    _check_alone(entered, spec)
+    return replace(entered, gpus=_with_gpu(snapshot, _gpu_with(snapshot, spec)))
+
+
+def _entered(snapshot: HostSnapshot, entry: LedgerEntry) -> HostSnapshot:
+    """The host with this entry in its ledger, in place of what it supersedes."""
+    spec = entry.vgpu
     tombstone = Freed(vm_uuid=spec.vm, slot=spec.slot, generation=spec.generation)
     if tombstone in snapshot.freed:
         snapshot = replace(snapshot, freed=tuple(row for row in snapshot.freed if row != tombstone))
-    entry = LedgerEntry(vgpu=spec, boot=snapshot.boot, state=MADE)
     ledger = snapshot.entries
     for old in ledger.of_vm(spec.vm):
         if spec.supersedes(old.vgpu):
             freed = Freed(vm_uuid=spec.vm, slot=spec.slot, generation=old.vgpu.generation)
             snapshot, ledger = replace(snapshot, freed=(*snapshot.freed, freed)), ledger.without(old.vgpu.key)
-    ledger = ledger.put(entry)
-    if step.expect == steps.SAME:
-        if snapshot.vgpu_of(spec) is None:
-            raise ImpossibleStepError("there is nothing to enter")
-        return replace(snapshot, ledger_file=True, ledger=ledger)
-    on_vf = () if spec.vf_index is None else ledger.on_vf(spec.gpu_uuid, spec.vf_index)
+    return replace(snapshot, ledger_file=True, ledger=ledger.put(entry))
+
+
+def _check_alone(snapshot: HostSnapshot, spec: VgpuSpec) -> None:
+    on_vf = () if spec.vf_index is None else snapshot.entries.on_vf(spec.gpu_uuid, spec.vf_index)
     if any((one.vgpu.vm, one.vgpu.slot) != (spec.vm, spec.slot) for one in on_vf):
         raise ImpossibleStepError(f"{spec.parent} is another entry's")
-    return replace(snapshot, ledger_file=True, ledger=ledger, gpus=_with_gpu(snapshot, _gpu_with(snapshot, spec)))
 
 
 def _gpu_with(snapshot: HostSnapshot, spec: VgpuSpec) -> Gpu:
@@ -191,7 +204,16 @@ def _evacuated(snapshot: HostSnapshot, step: steps.EvacuateVgpu) -> HostSnapshot
     vgpu = snapshot.vgpu_of(entry.vgpu) if entry else None
     if entry is None or entry.state != MADE or vgpu is None:
         raise ImpossibleStepError("the ledger names no such vGPU as made, or it is not there")
-    return _without_vgpu(snapshot, spec.gpu_uuid, vgpu)
+    without = _without_vgpu(snapshot, spec.gpu_uuid, vgpu)
+    return replace(without, ledger=without.entries.put(replace(entry, boot=ASLEEP))) if entry.lazy else without
+
+
+def _deferred(snapshot: HostSnapshot, step: steps.DeferVgpu) -> HostSnapshot:
+    if snapshot.vgpu_of(step.vgpu) is not None:
+        raise ImpossibleStepError("the vGPU is there")
+    entered = _entered(snapshot, LedgerEntry(vgpu=step.vgpu, boot=ASLEEP, state=MADE, lazy=True))
+    _check_alone(entered, step.vgpu)
+    return entered
 
 
 def _set(snapshot: HostSnapshot, step: steps.SetScheduler) -> HostSnapshot:

@@ -52,6 +52,7 @@ def _host(host: HostDeclaration) -> dict[str, object]:
         "owner_path": host.owner_path.text if host.owner_path else None,
         "even_if_it_will_not_start": host.even_if_it_will_not_start,
         "restore": host.restore,
+        "lazy": host.lazy,
         "gpu_count": len(host.gpus),
         "vm_count": len(host.vms),
         "where": str(host.where),

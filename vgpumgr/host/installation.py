@@ -19,7 +19,7 @@ from .ledger.ledger import facts_of, read_ledger
 from .protocol.installed import InstallationFact, InstalledProgramFact
 from .protocol.ledger import CordonFact
 from .protocol.restored import RestoreFact
-from .protocol.session import BAD_REQUEST, PINNED_HERE
+from .protocol.session import BAD_REQUEST, LAZIES, PINNED_HERE
 from .refusal import Refusal
 from .restoring import unit
 from .restoring.last import read_last
@@ -81,6 +81,10 @@ def install(root: Root, request: Dict[str, Any]) -> InstallationFact:
 def uninstall(root: Root) -> InstallationFact:
     """Remove what install wrote and nothing else, and the folder once it is empty. Raises Refusal, OSError."""
     _refuse_pinned(root)
+    lazies = [row for row in read_ledger(root).entries if row.get("lazy")]
+    if lazies:
+        text = "it makes the lazy vGPUs of {} when they start"
+        raise Refusal(LAZIES, text.format(", ".join(sorted({row["vm_name"] for row in lazies}))))
     unit.remove(root)
     for file in (DISPATCHER, PIN):  # the dispatcher first: it runs nothing from then on
         with suppress(FileNotFoundError):

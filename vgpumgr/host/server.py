@@ -17,7 +17,7 @@ from .ledger.ledger import find_unwritable
 from .ledger.lock import HostLock, pause
 from .ledger.writer import write_file
 from .libvirt.service import Libvirt
-from .protocol.libvirt import LibvirtQuery
+from .protocol.libvirt import LibvirtFact, LibvirtQuery
 from .protocol.session import INTERNAL, MAX_LINE_BYTES, NOT_LOCKED, NOT_ROOT, UNWRITABLE
 from .refusal import PeerGone, Refusal, errno_name
 from .timing import of_host
@@ -112,7 +112,10 @@ class Server:
     def _observe(self, request: Dict[str, Any]) -> Any:
         query = _query(request)
         with self._lock.reading(_seconds(request, "wait_s")):
-            return self._look(query)
+            finish = self._begin(query)
+            facts = observe(self._root, self._nvml, pause=self._sleep)
+        # Not under the lock: libvirt may be waiting for its hook, which waits for the lock (restoring/lazy.py).
+        return {**facts, "libvirt": finish()}
 
     def _read_libvirt(self, request: Dict[str, Any]) -> Any:
         query = _query(request)
@@ -122,9 +125,12 @@ class Server:
 
     def _look(self, query: Optional[LibvirtQuery], only: Optional[Collection[str]] = None) -> Dict[str, Any]:
         """The host's facts, or those of these GPUs; libvirt is read meanwhile."""
-        finish = None if query is None else self._libvirt.begin_reading(query)
+        finish = self._begin(query)
         facts = observe(self._root, self._nvml, only=only, pause=self._sleep)
-        return {**facts, "libvirt": None if finish is None else finish()}
+        return {**facts, "libvirt": finish()}
+
+    def _begin(self, query: Optional[LibvirtQuery]) -> Callable[[], Optional[LibvirtFact]]:
+        return (lambda: None) if query is None else self._libvirt.begin_reading(query)
 
     def _sample(self, request: Dict[str, Any]) -> Any:
         from .facts.sample import sample

@@ -650,7 +650,7 @@ def facts_of(facts: HostSnapshot) -> Observed:
             for one in facts.reservations
         ],
         instances=[
-            render(ledger.InstanceEntry, entry.instance, boot=entry.boot, state=entry.state)
+            render(ledger.InstanceEntry, entry.instance, boot=entry.boot, state=entry.state, lazy=entry.lazy or None)
             for entry in facts.instances
         ],
         blocked_writes=_many(
@@ -663,7 +663,7 @@ def facts_of(facts: HostSnapshot) -> Observed:
 
 def entry_fact(entry: LedgerEntry) -> ledger.LedgerEntry:
     """An entry as the host program would state it."""
-    return render(ledger.LedgerEntry, entry.vgpu, vm_uuid=entry.vgpu.vm, boot=entry.boot, state=entry.state)
+    return render(ledger.LedgerEntry, entry.vgpu, vm_uuid=entry.vgpu.vm, boot=entry.boot, state=entry.state, lazy=entry.lazy or None)
 
 
 def _many(values: Iterable[Any] | None, read: Callable[[Any], object]) -> list[object] | None:

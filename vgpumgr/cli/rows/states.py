@@ -6,6 +6,7 @@ from typing import Final
 
 STATES: Final = {
     "bound": "cyan",
+    "lazy": "cyan",
     "in_use": "green",
     "used": "green",
     "running": "green",

@@ -91,7 +91,8 @@ def _instances(steps: Sequence[plan_steps.Step]) -> Iterator[str]:
 
 def _evacuated(steps: list[plan_steps.Step]) -> int:
     """How many vGPUs are moved out and back. They count as neither created nor destroyed."""
-    return sum(isinstance(step, plan_steps.EvacuateVgpu) for step in steps)
+    back = {step.vgpu.key for step in steps if isinstance(step, plan_steps.CreateVgpu)}
+    return sum(isinstance(step, plan_steps.EvacuateVgpu) and step.vgpu.key in back for step in steps)
 
 
 def _is_note(planned: PlannedTask) -> bool:

@@ -138,6 +138,10 @@ def _line(step: steps.Step, plan: Plan | AdoptPlan) -> str | None:
             return f"+ vGPU     {_where(step.vgpu)}{place_of(step.vgpu)}{_placed(step, plan)}"
         case steps.EnterVgpu():
             return f"= vGPU     {step.vgpu.type_name} {_where(step.vgpu)}      exists; entered into the host's ledger"
+        case steps.DeferVgpu():
+            return f"+ vGPU     {_where(step.vgpu)}, made whenever {step.vgpu.vm_name} starts, if there is room then"
+        case steps.EvacuateVgpu():
+            return f"- vGPU     {step.vgpu.type_name} {_where(step.vgpu)}      left behind when {step.vgpu.vm_name} ended"
         case steps.AttachHostdev() | steps.DetachHostdev() | steps.PlugHostdev() | steps.UnplugHostdev():
             return _device_line(step)
         case steps.DestroyVgpu():

@@ -124,6 +124,7 @@ class Session:
             libvirt_version=observed.libvirt.version,
             excluded_vfs=self.declaration.excluded_vfs,
             even_if_it_will_not_start=self.declaration.even_if_it_will_not_start,
+            lazy=self.declaration.lazy,
             fgpu_per_gpu=self.declaration.fgpu_per_gpu,
             policy=self.declaration.policy,
             find_policy=self.declaration.find_policy,

@@ -42,11 +42,12 @@ class Ours:
 
 
 def entries(view: HostView, gpu: Gpu) -> tuple[Ours, ...]:
-    """The ledger's entries on a GPU."""
+    """The ledger's entries on a GPU, without lazy ones whose vGPUs are not there: nobody makes these again."""
+    ours = (entry for entry in view.snapshot.ledger or () if entry.vgpu.gpu_uuid == gpu.uuid)
     return tuple(
-        Ours(entry=entry, vgpu=view.snapshot.vgpu_of(entry.vgpu), whole=_is_whole(view, entry))
-        for entry in view.snapshot.ledger or ()
-        if entry.vgpu.gpu_uuid == gpu.uuid
+        Ours(entry=entry, vgpu=vgpu, whole=_is_whole(view, entry))
+        for entry in ours
+        if (vgpu := view.snapshot.vgpu_of(entry.vgpu)) is not None or not entry.lazy
     )
 
 

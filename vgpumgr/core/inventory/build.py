@@ -46,6 +46,7 @@ _COMPARE_AT_MOST = 20
 _SITE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 EVEN_IF = "vgpumgr_even_if_it_will_not_start"
 RESTORE = "vgpumgr_restore"
+LAZY = "vgpumgr_lazy"
 VARIABLES = (
     whose.VARIABLE,
     "vgpumgr_vms",
@@ -61,6 +62,7 @@ VARIABLES = (
     reservations.VARIABLE,
     EVEN_IF,
     RESTORE,
+    LAZY,
 )
 
 
@@ -283,7 +285,7 @@ class _Declared:
                 self._read_site(key, value)
             case "vgpumgr_owner" | "vgpumgr_owner_path" | reservations.VARIABLE:
                 self._read_owner(name, key, value)
-            case "vgpumgr_even_if_it_will_not_start" | "vgpumgr_restore":
+            case "vgpumgr_even_if_it_will_not_start" | "vgpumgr_restore" | "vgpumgr_lazy":
                 self.switches[key] = reading.read_switch(value, name, self.report) or False
             case whose.VARIABLE | quotas.VARIABLE:
                 pass  # one for all hosts, and read as such
@@ -372,6 +374,7 @@ def _build_host(
         vms_from=sources.get(keys.get("vgpumgr_vms", 0)),
         even_if_it_will_not_start=declarations.switches.get(keys.get(EVEN_IF, 0), False),
         restore=declarations.switches.get(keys.get(RESTORE, 0), False),
+        lazy=declarations.switches.get(keys.get(LAZY, 0), False),
         owner=declarations.owners.get(keys.get("vgpumgr_owner", 0)),
         owner_path=declarations.owner_paths.get(keys.get("vgpumgr_owner_path", 0)),
         reservations=declarations.reservations.get(keys.get(reservations.VARIABLE, 0), ()),

@@ -19,6 +19,8 @@ PLANNED: Final = "planned"
 MADE: Final = "made"
 LEAVING: Final = "leaving"
 
+ASLEEP: Final = "asleep"  # the boot of a lazy entry without its vGPU
+
 Whose = Literal["ours", "foreign"]
 OURS: Final = "ours"
 FOREIGN: Final = "foreign"
@@ -145,13 +147,14 @@ class LedgerEntry:
 
     The vGPU's addresses and type id are the current ones (another card in the host renumbers buses). Addresses stay as
     written if the place does not exist. `renumbered`: the ledger has another type id, which the driver no longer uses
-    for that type.
+    for that type. `lazy`: the vGPU exists only while its VM runs; libvirt's hook makes and frees it (docs/lazy.md).
     """
 
     vgpu: VgpuSpec
     boot: str
     state: EntryState
     renumbered: bool = False
+    lazy: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -136,12 +136,12 @@ class HostView:
     """`libvirt_version` as libvirt encodes it: 9000000 is 9.0.0.
 
     `saved`: what could come back, for VMs with a managed-save image or snapshots. None: it was not read, because only
-    steps that free a vGPU need it. Nine settings are the inventory's: `excluded_vfs`, on which nothing new is created;
+    steps that free a vGPU need it. Ten settings are the inventory's: `excluded_vfs`, on which nothing new is created;
     `even_if_it_will_not_start`, whether to create a vGPU that no VM can start with; `fgpu_per_gpu`, what one fGPU is on
     a board; `policy`, which GPU a vGPU gets if its slot does not name one, and `find_policy`, which knows the others;
     `usual`, the wishes that it declares for the host's VMs, or else those of the journal (attached.py), and how often;
     `layouts`, the GPU instances that it declares for a GPU; `owners`, whose the VMs are; `quotas`, what an owner may
-    hold on all hosts. `allowances`: what is left of these for this host's plans, by owner; None: not known yet, so
+    hold on all hosts; `lazy`, whether new vGPUs are lazy. `allowances`: what is left of these for this host's plans, by owner; None: not known yet, so
     nothing is refused.
     `planned`: the slots whose vGPUs were not read, but added by a simulated plan (core/simulate.py).
     """
@@ -152,6 +152,7 @@ class HostView:
     saved: Mapping[VmUuid, SavedStates] | None = None
     excluded_vfs: frozenset[PciAddress] = frozenset()
     even_if_it_will_not_start: bool = False
+    lazy: bool = False
     fgpu_per_gpu: FgpuUnits = field(default_factory=dict)
     policy: Policy = known.DEFAULT
     find_policy: known.Find = field(default=known.find, compare=False, repr=False)

@@ -1,7 +1,7 @@
 """What takes room on a GPU, and whether that leaves room for one more.
 
 A place is taken by existing hardware (ours or not), and by a ledger entry whose hardware is gone, since it will be
-re-created there. The driver's list of creatable types has the last word; the rules here only explain it.
+re-created there. A lazy vGPU takes room while it exists, and else only its function. The driver's list of creatable types has the last word; the rules here only explain it.
 """
 
 from __future__ import annotations
@@ -38,7 +38,8 @@ class Occupant:
 
 def occupants(snapshot: HostSnapshot, gpu: Gpu) -> tuple[Occupant, ...]:
     """Everything that takes room on a GPU, existing vGPUs first."""
-    return (*_standing(snapshot, gpu, gpu.vgpus), *_returning(gpu, awaited_on(snapshot, gpu)))
+    awaited = (entry for entry in awaited_on(snapshot, gpu) if not entry.lazy)
+    return (*_standing(snapshot, gpu, gpu.vgpus), *_returning(gpu, awaited))
 
 
 def _standing(snapshot: HostSnapshot, gpu: Gpu, vgpus: Iterable[Vgpu]) -> Iterator[Occupant]:
@@ -84,7 +85,7 @@ def displaced_on(snapshot: HostSnapshot, gpu: Gpu) -> tuple[LedgerEntry, ...]:
         for place, entries in snapshot.entries.on(gpu.uuid).items()
         if place in vgpus
         for entry in entries
-        if not vgpus[place].is_of(entry.vgpu)
+        if not entry.lazy and not vgpus[place].is_of(entry.vgpu)
     )
 
 
@@ -93,7 +94,7 @@ class Room:
     """What is taken of a GPU, by anyone: how many vGPUs, of which types, and which of them are still awaited.
 
     `entered`: those in the ledger that do not exist now. One whose type the GPU no longer has is not awaited: it keeps
-    its function, but has no size.
+    its function, but has no size; so it is with a lazy one, which has a size while its VM runs.
     """
 
     gpu: Gpu
@@ -104,7 +105,8 @@ class Room:
     @classmethod
     def of(cls, gpu: Gpu, entered: tuple[LedgerEntry, ...]) -> Room:
         type_ids = gpu.functions.type_ids
-        awaited = tuple(entry for entry in entered if not gpu.types or gpu.type_of(entry.vgpu.type_id) is not None)
+        has_size = (entry for entry in entered if not gpu.types or gpu.type_of(entry.vgpu.type_id) is not None)
+        awaited = tuple(entry for entry in has_size if not entry.lazy)
         if awaited:
             type_ids = dict(type_ids)
             for entry in awaited:

@@ -52,6 +52,7 @@ class Cause(StrEnum):
     UNFINISHED = "an attach or a reconcile did not finish"
     HALF_MADE = "the run that created it did not finish"
     HALF_FREED = "a detach did not finish"
+    LEFT_BEHIND = "its VM has ended, and libvirt's hook did not free it"
     REPLACED = "it was replaced"
     EDITED = "the VM's definition was edited"
     OTHER_WISH = "the inventory now asks for something else"
@@ -121,6 +122,11 @@ def _of_step(view: HostView, plan: Plan, step: steps.Step) -> Iterator[_Row]:
             past = ownership.cannot_come_back(view.snapshot, step.vgpu)
             cause = Cause.OTHER_DRIVER if past else Cause.REPLACED
             yield "vgpu", f"generation {plan.target.generation if plan.target else '?'} alone", old, cause
+        case steps.EvacuateVgpu():
+            where = f"{step.vgpu.type_name} on {step.vgpu.parent}"
+            yield "vgpu", "none", where, Cause.LEFT_BEHIND
+        case steps.DeferVgpu():
+            yield "vgpu", f"{step.vgpu.type_name} on {step.vgpu.parent} at each start", "not in the ledger", Cause.LOST
         case _:
             return  # it corrects nothing that is a vGPU
 

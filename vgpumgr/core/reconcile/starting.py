@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from vgpumgr import errors
 from vgpumgr.core import step as plan_steps
-from vgpumgr.core.commands import command
+from vgpumgr.core.commands import command, virsh
 from vgpumgr.core.model import claims
 from vgpumgr.core.reconcile import tasks
 from vgpumgr.core.reconcile.planned import PlannedTask
@@ -44,6 +44,11 @@ def plan_start(view: HostView, task: StartVm) -> PlannedTask:
                 say("{} is not started: its vGPU of slot {} is not as its claim says", domain.name, claim.slot),
                 hint=say("`{}` says why", command("list", view.snapshot.host)),
             )
+    if any(entry.lazy for entry in view.entries(domain.uuid)):
+        raise errors.RefusedPlan(
+            say("{} is not started: libvirt's hook makes its vGPU then, and needs the lock that this run has", domain.name),
+            hint=say("start it on {}: `{}`", view.snapshot.host, virsh("start", domain.name)),
+        )
     step = plan_steps.StartVm(vm=domain.uuid, vm_name=domain.name)
     return PlannedTask(task=task, plan=Plan(vm=domain, slot=None, steps=(step,), findings=()))
 

@@ -380,7 +380,7 @@ def _drift(view: HostView, domain: Domain, claim: Claim, entry: LedgerEntry) -> 
     """The differences between a served claim and the actual state."""
     name, slot = domain.name, claim.slot
     steps = to_mend(view, domain, claim)
-    if view.snapshot.vgpu_of(entry.vgpu) is None:
+    if view.snapshot.vgpu_of(entry.vgpu) is None and not entry.lazy:
         return [_gone(view, domain, claim, steps)]
     if isinstance(steps, VgpumgrError):
         hint = say(" ({})", steps.hint) if steps.hint else ""

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from vgpumgr.core.model.view import HostView
     from vgpumgr.names import HostName, Slot, VmUuid
 
-State = Literal["bound", "foreign", "gone", "in_use", "lost", "made", "pending", "pending_restart", "unknown"]
+State = Literal["bound", "foreign", "gone", "in_use", "lazy", "lost", "made", "pending", "pending_restart", "unknown"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +42,7 @@ class VgpuRow:
     its time (RFC 3339, UTC), `asked_mib` and `waste_pct` as in Grant, `guest_mib` the least that the guest sees.
 
     pending (claimed, not yet served) · made (the vGPU exists, but the VM's definition lacks it or has it wrong) · bound
-    · in_use · pending_restart (the next start changes what the VM has of it) · gone (ours, no hardware) · lost (an
+    · in_use · pending_restart (the next start changes what the VM has of it) · gone (ours, no hardware) · lazy (made when its VM starts) · lost (an
     entry that no claim names: none has its slot, or the slot's has a later generation) · foreign · unknown.
     """
 
@@ -190,6 +190,8 @@ def _state(view: HostView, entry: LedgerEntry, vgpu: Vgpu | None, domain: Domain
         return "made" if entry.state == MADE and vgpu is not None else "pending"
     if view.snapshot.may_be_hidden(entry.vgpu):
         return "unknown"
+    if vgpu is None and entry.lazy and view.snapshot.gpu_by_uuid(entry.vgpu.gpu_uuid) is not None:
+        return "pending_restart" if domain.active else "lazy"
     if vgpu is None or not vgpu.is_of(entry.vgpu):
         return "gone"
     return _state_of_hardware(view, entry, vgpu, domain, claim)

@@ -28,7 +28,7 @@ from vgpumgr.core.evidence import (
 from vgpumgr.core.model import claims, domain_xml
 from vgpumgr.core.model.view import Finding
 from vgpumgr.core.placing import health, instances, placement, resolve
-from vgpumgr.core.slot import detach, in_place, live, quotas, reserving, targets, waits
+from vgpumgr.core.slot import detach, in_place, lazily, live, quotas, reserving, targets, waits
 from vgpumgr.core.slot import plan as plans
 from vgpumgr.core.slot.request import AttachRequest, request_of
 from vgpumgr.wording import Option, say
@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from vgpumgr.names import Slot
 
 EVEN_IF = Option("--even-if-it-will-not-start")
+LIVE = Option("--live")
 
 
 def plan_attach(view: HostView, request: AttachRequest) -> Plan:
@@ -294,6 +295,9 @@ def _attach_steps(
         steps.append(plan_steps.PutClaim(vm=domain.uuid, vm_name=domain.name, claim=current, before=claim))
     if expect == plan_steps.ENTER:
         steps.append(plan_steps.EnterVgpu(host=view.snapshot.host, vgpu=target))
+    elif expect == plan_steps.EMPTY and _is_lazy(view, request, target):
+        param, replaces = bound.conditions.param, _before(view, domain, request.slot, target)
+        steps.append(plan_steps.DeferVgpu(host=view.snapshot.host, vgpu=target, param=param, replaces=replaces))
     elif expect is not None:
         steps += _instance_steps(view, target) if expect == plan_steps.EMPTY else ()
         steps.append(
@@ -306,6 +310,7 @@ def _attach_steps(
                 runs=domain.active,
             )
         )
+    steps += lazily.left_behind(view, domain, target)
     steps += [
         plan_steps.DetachHostdev(vm=domain.uuid, vm_name=domain.name, slot=request.slot, device=device)
         for device in _wrong(domain, request.slot, wanted)
@@ -325,6 +330,18 @@ def _attach_steps(
     if plugged is not None:  # last: whatever ends the run before it leaves a VM that waits for its next start
         steps.append(plugged)
     return steps
+
+
+def _is_lazy(view: HostView, request: AttachRequest, target: VgpuSpec) -> bool:
+    """Whether a missing vGPU is made by its VM's start. Raises RefusedPlan if a running VM is to have it at once."""
+    if not view.lazy or view.snapshot.entries.named(target.key) is not None:
+        return False
+    if request.live:
+        raise errors.RefusedPlan(
+            say("{} makes a vGPU when its VM starts (vgpumgr_lazy), so {} has none to give", view.snapshot.host, LIVE),
+            hint=say("attach without {}, then shut the VM down and start it", LIVE),
+        )
+    return True
 
 
 def _before(view: HostView, domain: Domain, slot: Slot, target: VgpuSpec) -> int | None:
@@ -368,12 +385,22 @@ def _bound(view: HostView, domain: Domain, request: AttachRequest, target: VgpuS
         by=request.by,
         at=request.at,
         wish=request.wish,
-        binding=claims.binding_of(machine, target),
+        binding=_binding(view, machine, before, target),
         site=request.site,
         declared=request.declared,
         conditions=replace(request.conditions, param=param),
         grant=_grant(view, request, target),
     )
+
+
+def _binding(view: HostView, machine: str, before: claims.Claim | None, target: VgpuSpec) -> claims.Binding:
+    """The vGPU in the claim. A lazy mdev's place there stays the first one: each start of its VM may take another."""
+    entry, fresh = view.snapshot.entries.named(target.key), claims.binding_of(machine, target)
+    if entry is None or not entry.lazy or target.uuid is None or before is None:
+        return fresh
+    had = before.binding
+    same = (had.host, had.device, had.type_name) == (fresh.host, fresh.device, fresh.type_name)
+    return had if same else fresh
 
 
 def _grant(view: HostView, request: AttachRequest, target: VgpuSpec) -> Grant | None:

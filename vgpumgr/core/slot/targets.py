@@ -18,7 +18,7 @@ from vgpumgr.core.model.vgpu import LEAVING, PLANNED, Mdev, VgpuSpec
 from vgpumgr.core.placing import division, new_vgpu, placement, resolve, room, takes
 from vgpumgr.core.placing.no_place import Refusal
 from vgpumgr.core.placing.resolve import Ask
-from vgpumgr.core.slot import detach, no_room, reserving
+from vgpumgr.core.slot import detach, lazily, no_room, reserving
 from vgpumgr.core.slot import plan as plans
 from vgpumgr.wording import Command, GpuAddress, Option, say
 
@@ -243,7 +243,7 @@ def _kept_entry(
     if _fits(view, request, claim, entry) and request.allows(entry.vgpu.exact_place):
         if ownership.cannot_come_back(view.snapshot, entry.vgpu):
             return None
-        obstacle = _obstacle(view, entry.vgpu, request)
+        obstacle = _obstacle(view, entry, request)
         if obstacle is None:
             return entry
         if not request.replace:
@@ -296,8 +296,12 @@ def _exchange(vm: str, request: AttachRequest) -> str:
     return say("`{}`", command("attach", vm, slot=request.slot, options=(*request.options, *gpu, "--replace")))
 
 
-def _obstacle(view: HostView, ours: VgpuSpec, request: AttachRequest) -> errors.VgpumgrError | None:
-    """Why an entry's missing vGPU cannot be re-created where it was; None if it exists or can be re-created."""
+def _obstacle(view: HostView, entry: LedgerEntry, request: AttachRequest) -> errors.VgpumgrError | None:
+    """Why an entry's missing vGPU cannot be re-created where it was; None if it exists or can be re-created.
+
+    Whether there is room for a lazy one is decided when its VM starts.
+    """
+    ours = entry.vgpu
     astray = ownership.strays_to(view.snapshot, ours)
     if astray is not None:
         return errors.Unsure(
@@ -329,6 +333,8 @@ def _obstacle(view: HostView, ours: VgpuSpec, request: AttachRequest) -> errors.
             ),
             hint=say("bring the GPU back, or {} places the vGPU on another one", _exchange(ours.vm_name, request)),
         )
+    if entry.lazy:
+        return None
     parent = gpu.functions.find(ours.parent)
     blocker = next(iter(parent.vgpus), None) if parent else None
     if blocker is not None and blocker.vf_index is not None:
@@ -376,7 +382,7 @@ def _expect(view: HostView, entry: LedgerEntry) -> Literal["empty", "same"] | No
     """What a step must expect at a kept entry's place: `empty`, `same`, or None for no step. Raises on drift."""
     vgpu = view.snapshot.vgpu_of(entry.vgpu)
     if vgpu is None:
-        return steps.EMPTY
+        return None if entry.lazy else steps.EMPTY
     if not vgpu.is_of(entry.vgpu):
         raise detach.drift(entry.vgpu, vgpu, hint="free that vGPU by hand, then attach again")
     detach.guard_boot(view, entry)
@@ -483,7 +489,8 @@ def _place(view: HostView, request: AttachRequest, domain: Domain) -> placement.
     ask = ask_of(view, request, domain.claim(request.slot))
     among = None if request.gpus is None else [gpu for gpu in view.snapshot.gpus if gpu.uuid in request.gpus]
     barred = sharing.barred_functions(view, but=(domain.uuid, request.slot))
-    verdict = placement.place(view.snapshot, ask, among=among, barred=barred, exact=request.place)
+    place = lazily.place if view.lazy else placement.place
+    verdict = place(view.snapshot, ask, among=among, barred=barred, exact=request.place)
     if isinstance(verdict, placement.NoPlace):
         raise no_room.error(view, domain, request, ask, verdict)
     return verdict

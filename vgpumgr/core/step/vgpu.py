@@ -4,6 +4,7 @@ create_vgpu       ledger planned, hardware, ledger made           ← destroy_vg
 enter_vgpu        the ledger names what is there already          (stays: it only says what is true)
 destroy_vgpu      ledger leaving, hardware, entry gone            ← create_vgpu
 evacuate_vgpu     hardware gone, the ledger's entry stays made    ← create_vgpu (again)
+defer_vgpu        the ledger's entry alone: a lazy vGPU           ← destroy_vgpu
 create_instance   a GPU instance: ledger planned, made            ← destroy_instance
 destroy_instance  an idle GPU instance of ours, and its entry     ← create_instance
 """
@@ -13,7 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
-from vgpumgr.core.step.base import EMPTY, PRESENT, SAME, AnyStep
+from vgpumgr.core.step.base import ABSENT, EMPTY, PRESENT, SAME, AnyStep
 
 if TYPE_CHECKING:
     from vgpumgr.core.model.mig import OurInstance
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from vgpumgr.names import GpuUuid, HostName
 
 __all__ = [
-    "CreateInstance", "CreateVgpu", "DestroyInstance", "DestroyVgpu", "EnterVgpu", "EvacuateVgpu", "InstanceStep", "VgpuStep",
+    "CreateInstance", "CreateVgpu", "DeferVgpu", "DestroyInstance", "DestroyVgpu", "EnterVgpu", "EvacuateVgpu", "InstanceStep", "VgpuStep",
 ]  # fmt: skip
 
 
@@ -134,6 +135,20 @@ class EvacuateVgpu(_OfVgpu):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DeferVgpu(_OfVgpu):
+    """Enter a lazy vGPU, which libvirt's hook makes whenever its VM starts. `param`, `replaces`: see CreateVgpu."""
+
+    param: str | None = None
+    replaces: int | None = None
+
+    verb = "defer_vgpu"
+    expect = ABSENT
+
+    def inverse(self) -> DestroyVgpu:
+        return DestroyVgpu(host=self.host, vgpu=self.vgpu, expect=ABSENT)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _OfInstance(AnyStep):
     host: HostName
     instance: OurInstance
@@ -182,5 +197,5 @@ class DestroyInstance(_OfInstance):
         return CreateInstance(host=self.host, instance=self.instance, expect=EMPTY)
 
 
-VgpuStep = CreateVgpu | EnterVgpu | DestroyVgpu | EvacuateVgpu
+VgpuStep = CreateVgpu | EnterVgpu | DestroyVgpu | EvacuateVgpu | DeferVgpu
 InstanceStep = CreateInstance | DestroyInstance

@@ -36,6 +36,7 @@ from ..protocol.ledger import (
     LEDGER_VERSION_WITHOUT_CORDONED_VFS,
     LEDGER_VERSION_WITHOUT_CORDONS,
     LEDGER_VERSION_WITHOUT_INSTANCES,
+    LEDGER_VERSION_WITHOUT_LAZIES,
     LEDGER_VERSION_WITHOUT_RESERVATIONS,
     MADE,
     PLANNED,
@@ -63,6 +64,7 @@ _ROOM = 128 * 1024  # the space that must be free: a ledger of a hundred entries
 
 _VERSIONS = (
     LEDGER_VERSION,
+    LEDGER_VERSION_WITHOUT_LAZIES,
     LEDGER_VERSION_WITHOUT_CORDONED_VFS,
     LEDGER_VERSION_WITHOUT_RESERVATIONS,
     LEDGER_VERSION_WITHOUT_INSTANCES,
@@ -310,7 +312,7 @@ def _parse_rows(
 
 
 def _problem(entry: object) -> str:
-    problem = _wrong_key(entry, _ENTRY_CHECKS)
+    problem = _wrong_key(entry, _ENTRY_CHECKS, ("lazy",))
     if problem or not isinstance(entry, dict) or entry.get("mig") is None:
         return problem
     problem = _wrong_key(entry["mig"], checks_of(MigPlace, {}))
@@ -428,8 +430,10 @@ def _write(root: Root, ledger: Ledger) -> None:
 
 def _version_of(ledger: Ledger) -> int:
     """The oldest version of the file's format that can hold this ledger."""
-    if any(row.get("vf_index") is not None for row in ledger.cordons):
+    if any(entry.get("lazy") for entry in ledger.entries):
         return LEDGER_VERSION
+    if any(row.get("vf_index") is not None for row in ledger.cordons):
+        return LEDGER_VERSION_WITHOUT_LAZIES
     if ledger.reserved(time.time()):
         return LEDGER_VERSION_WITHOUT_CORDONED_VFS
     if ledger.instances or any(entry.get("mig") is not None for entry in ledger.entries):

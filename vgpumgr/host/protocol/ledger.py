@@ -5,10 +5,11 @@ from typing import Final, List, Literal, Optional, TypedDict
 from .mig import MigPlace, OurInstance
 
 LEDGER_PATH = "/var/lib/vgpumgr/ledger.json"
-LEDGER_VERSION = 7
+LEDGER_VERSION = 8
 # A ledger is written as the oldest version that can express it, so that an older vgpumgr can use it. One that knows no
-# GPU instances would leave them behind, one that knows no cordons or reservations would place vGPUs in spite of them:
-# they must refuse.
+# GPU instances would leave them behind, one that knows no cordons or reservations would place vGPUs in spite of them,
+# one that knows no lazy vGPUs would make them at once: they must refuse.
+LEDGER_VERSION_WITHOUT_LAZIES = 7
 LEDGER_VERSION_WITHOUT_CORDONED_VFS = 6
 LEDGER_VERSION_WITHOUT_RESERVATIONS = 5
 LEDGER_VERSION_WITHOUT_INSTANCES = 4
@@ -19,6 +20,8 @@ EntryState = Literal["planned", "made", "leaving"]
 PLANNED: Final = "planned"
 MADE: Final = "made"
 LEAVING: Final = "leaving"
+
+ASLEEP: Final = "asleep"  # the boot of a lazy entry whose vGPU its VM's end has taken: whatever is there is not ours
 
 
 class OurVgpu(TypedDict):
@@ -44,10 +47,15 @@ class OurVgpu(TypedDict):
 
 
 class LedgerEntry(OurVgpu):
-    """Our ownership of one vGPU, written before the hardware is touched. state: planned, made or leaving."""
+    """Our ownership of one vGPU, written before the hardware is touched. state: planned, made or leaving.
+
+    `lazy`: true if the vGPU exists only while its VM runs: libvirt's hook makes and frees it, and `boot` is ASLEEP
+    between. Else null, and the ledger's file lacks the key.
+    """
 
     boot: str
     state: EntryState
+    lazy: Optional[bool]
 
 
 class InstanceEntry(OurInstance):

@@ -2,6 +2,7 @@
 
 from typing import List, Optional, TypedDict
 
+HOOK_PATH = "/etc/libvirt/hooks/qemu.d/vgpumgr"
 RESTORED_PATH = "/var/lib/vgpumgr/restored.json"
 
 

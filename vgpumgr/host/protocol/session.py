@@ -30,6 +30,8 @@ LEDGER_UNWRITABLE = (
     "LedgerUnwritable"  # path, errno; written: whether the step's own write to the hardware was done before
 )
 NOT_ROOT = "NotRoot"
+NO_HOOK = "NoHook"  # libvirt would not make a lazy vGPU when its VM starts: nothing was written
+LAZIES = "Lazies"  # what is installed makes vGPUs that are in the ledger: nothing was removed
 PINNED_HERE = "Pinned"
 UNWRITABLE = "Unwritable"  # path, errno: a file of the installation
 BAD_REQUEST = "BadRequest"

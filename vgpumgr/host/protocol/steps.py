@@ -17,6 +17,7 @@ ABSENT: Final = "absent"
 CREATE_VGPU = "create_vgpu"
 DESTROY_VGPU = "destroy_vgpu"
 EVACUATE_VGPU = "evacuate_vgpu"
+DEFER_VGPU = "defer_vgpu"
 SET_SCHEDULER = "set_scheduler"
 SET_MODE = "set_mode"
 WRITE_MODPROBE = "write_modprobe"
@@ -44,6 +45,7 @@ class Step(OurVgpu):
     and is to be entered as ours). A new vGPU is moved to `placement_id`, if set; the note says if it lies elsewhere.
     verb destroy_vgpu: expect "present" (exactly this vGPU is there) or "absent" (only the entry is left).
     verb evacuate_vgpu: expect "present"; the vGPU is removed; its entry, which must be `made`, stays as it is.
+    verb defer_vgpu: expect "absent"; only the entry is written, a lazy one, or gets this place.
     `param`: plugin parameters to set; `replaces`: the slot's generation (it may be its own) whose others it keeps.
     `runs`: the VM runs without this vGPU. `listed`: at planning, NVML listed it with its VM off; it must be gone now.
     """
@@ -216,6 +218,7 @@ SHAPES: Dict[str, Any] = {
     CREATE_VGPU: Step,
     DESTROY_VGPU: Step,
     EVACUATE_VGPU: Step,
+    DEFER_VGPU: Step,
     SET_SCHEDULER: SchedulerStep,
     SET_MODE: ModeStep,
     WRITE_MODPROBE: ModprobeStep,

@@ -2,11 +2,11 @@
 
 A definition names a virtual function by its address. If the VM's own vGPU there was not made since the boot, but the
 function has a type, somebody else made that one. libvirt refuses a missing mdev itself. What this program cannot find
-out holds no VM back.
+out holds no VM back. A VM's lazy vGPUs are made then, and one that cannot be made does hold its VM back.
 """
 
 import sys
-from typing import Iterator, NoReturn, Optional
+from typing import NoReturn, Optional
 from xml.etree import ElementTree
 
 from ..dispatcher import HELD
@@ -15,11 +15,14 @@ from ..facts.boot import boot_id
 from ..facts.pci import DEVICES
 from ..files import Root, Unknowns, directory
 from ..ledger.ledger import read_ledger
+from . import lazy
+from .waking import Waker
 
 
 def main() -> NoReturn:
     """The dispatcher's entry point. libvirt writes the definition to its stdin, and shows what it says on stderr."""
-    why = find_why(Root(), sys.stdin.buffer.read())
+    root, definition = Root(), sys.stdin.buffer.read()
+    why = find_why(root, definition) or Waker(root).wake(definition)
     if why is not None:
         sys.stderr.write("vgpumgr: {}\n".format(why))
         sys.exit(HELD)
@@ -31,7 +34,7 @@ def find_why(root: Root, definition: bytes) -> Optional[str]:
     domain = ElementTree.fromstring(definition)  # noqa: S314 -- libvirt wrote it
     rows = [row for row in read_ledger(root).entries if row["vm_uuid"] == domain.findtext("uuid")]
     boot = boot_id(root, Unknowns())
-    for function in _functions(domain):
+    for function in lazy.named_functions(domain):
         ours = [row for row in rows if row["uuid"] is None and row["parent"] == function]
         type_id = _current(root, function) if ours else 0
         if type_id and not any((row["boot"], row["type_id"]) == (boot, type_id) for row in ours):
@@ -39,12 +42,6 @@ def find_why(root: Root, definition: bytes) -> Optional[str]:
                 function, ours[0]["type_name"], **ours[0]
             )
     return None
-
-
-def _functions(domain: ElementTree.Element) -> Iterator[str]:
-    for address in domain.iterfind("devices/hostdev[@type='pci']/source/address"):
-        numbers = [int(address.get(name, "0"), 0) for name in ("domain", "bus", "slot", "function")]
-        yield "{:04x}:{:02x}:{:02x}.{:x}".format(*numbers)
 
 
 def _current(root: Root, function: str) -> int:

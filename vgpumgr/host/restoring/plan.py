@@ -7,7 +7,7 @@ each with its vGPUs, because the driver puts a vGPU into the first instance that
 """
 
 import json
-from typing import Dict, List, Mapping, NamedTuple, Optional, Tuple, Union, cast
+from typing import Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union, cast
 
 from ..ledger.ledger import facts_of
 from ..protocol.gpu import EQUAL_SIZE, MDEV_PF, MIG, MIXED_SIZE, VENDOR_VFIO, GpuFact, Mode, ParentFact, VgpuFact
@@ -58,8 +58,11 @@ class _Lost(Exception):
 
 
 def wanted(snapshot: Snapshot) -> List[LedgerEntry]:
-    """What the ledger says should exist. One that is `planned` counts: the restore before may have been killed."""
-    return [entry for entry in snapshot["ledger"] or [] if entry["state"] != LEAVING]
+    """What the ledger says should exist. One that is `planned` counts: the restore before may have been killed.
+
+    A lazy one exists only while its VM runs, and none runs yet.
+    """
+    return [entry for entry in snapshot["ledger"] or [] if entry["state"] != LEAVING and not entry["lazy"]]
 
 
 def key_of(entry: OurVgpu) -> Key:
@@ -76,8 +79,15 @@ def plan(snapshot: Snapshot, vfs: Mapping[str, int], failed: Mapping[str, str]) 
 
     `vfs`: how many virtual functions each GPU (by address) has; `failed`: why steps (by name) are not tried again.
     """
+    return plan_for(snapshot, wanted(snapshot), vfs, failed)
+
+
+def plan_for(
+    snapshot: Snapshot, wishes: Sequence[LedgerEntry], vfs: Mapping[str, int], failed: Mapping[str, str]
+) -> Plan:
+    """The same for these entries alone."""
     made = Plan([], {}, {})
-    entries = sorted(wanted(snapshot), key=lambda entry: (entry["gpu_uuid"], _start(entry)))
+    entries = sorted(wishes, key=lambda entry: (entry["gpu_uuid"], _start(entry)))
     busy: Optional[Tuple[str, int]] = None  # the GPU instance that comes first, by GPU and start
     for entry in entries:
         place = entry["gpu_uuid"], _start(entry)
@@ -193,9 +203,9 @@ def _find_state(snapshot: Snapshot, gpu: GpuFact, place: MigPlace) -> Optional[s
 
 def _check_vgpu(snapshot: Snapshot, gpu: GpuFact, entry: LedgerEntry) -> None:
     parent = _find_parent(gpu, entry)
-    vgpu = _find_vgpu(parent, entry)
+    vgpu = find_vgpu(parent, entry)
     if vgpu is None:
-        ids = [one["id"] for one in gpu["types"] or [] if _short(one["name"]) == _short(entry["type_name"])]
+        ids = [one["id"] for one in gpu["types"] or [] if short(one["name"]) == short(entry["type_name"])]
         if not ids:
             raise _Waits("the driver offers no {} on GPU {}".format(entry["type_name"], gpu["pci"]))
         type_id = entry["type_id"] if entry["type_id"] in ids else min(ids)  # another driver may number them otherwise
@@ -203,7 +213,7 @@ def _check_vgpu(snapshot: Snapshot, gpu: GpuFact, entry: LedgerEntry) -> None:
     if vgpu["type_id"] is None:
         raise _Waits("the type of the vGPU on {} cannot be read".format(parent["pci"]))
     name = vgpu["type_name"] or "type {}".format(vgpu["type_id"])
-    if (vgpu["uuid"], _short(name)) != (entry["uuid"], _short(entry["type_name"])):
+    if (vgpu["uuid"], short(name)) != (entry["uuid"], short(entry["type_name"])):
         raise _Lost("somebody else made {} on {}".format(name, parent["pci"]))
     if entry["boot"] != snapshot["boot"]:
         raise _Lost("{} is on {}, and vgpumgr did not make it since the boot".format(name, parent["pci"]))
@@ -211,7 +221,7 @@ def _check_vgpu(snapshot: Snapshot, gpu: GpuFact, entry: LedgerEntry) -> None:
         raise _Waits("{} is not finished".format(name), _vgpu_step(entry, vgpu["type_id"], SAME))
 
 
-def _short(type_name: str) -> str:
+def short(type_name: str) -> str:
     """The last word of the driver's name, as the ledger has it: A40-4Q."""
     return type_name.rpartition(" ")[2]
 
@@ -225,15 +235,19 @@ def _find_parent(gpu: GpuFact, entry: LedgerEntry) -> ParentFact:
     raise _Waits("GPU {gpu} has no VF {vf_index}".format(**entry))
 
 
-def _find_vgpu(parent: ParentFact, entry: LedgerEntry) -> Optional[VgpuFact]:
+def find_vgpu(parent: ParentFact, entry: LedgerEntry) -> Optional[VgpuFact]:
     """The entry's own, or one in its place."""
     own = [vgpu for vgpu in parent["vgpus"] if vgpu["uuid"] == entry["uuid"]]
     return next(iter(own or (parent["vgpus"] if entry["vf_index"] is not None else [])), None)
 
 
 def _vgpu_step(entry: LedgerEntry, type_id: int, expect: Expect) -> Step:
+    return step_of({**entry, "type_id": type_id}, CREATE_VGPU, expect)
+
+
+def step_of(entry: LedgerEntry, verb: str, expect: Expect) -> Step:
     (ours,) = facts_of([entry], OurVgpu)
-    step = {**ours, "verb": CREATE_VGPU, "type_id": type_id, "expect": expect}
+    step = {**ours, "verb": verb, "expect": expect}
     return cast("Step", {**step, "param": None, "replaces": None, "runs": False, "listed": False})
 
 

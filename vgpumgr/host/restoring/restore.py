@@ -97,7 +97,9 @@ class Restore:
         lock = HostLock(self._root)
         try:
             lock.take(BY, self._lock_wait_s)
-            needed = any(entry["state"] != LEAVING for entry in read_ledger(self._root).entries)
+            needed = any(
+                entry["state"] != LEAVING and not entry.get("lazy") for entry in read_ledger(self._root).entries
+            )
             self._write(problem=self._restore() if needed else None)
         except Refusal as refusal:
             self._write(problem=refusal.message)

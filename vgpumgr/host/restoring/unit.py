@@ -7,6 +7,7 @@ service. If it fails, VMs start all the same, except those whose vGPU is missing
 """
 
 import os
+import signal
 import sys
 from contextlib import suppress
 from typing import Dict
@@ -15,13 +16,13 @@ from .. import dispatcher
 from ..dispatcher import DISPATCHER, HELD, RESTORE
 from ..files import Root, read_all
 from ..protocol.ledger import LEDGER_PATH
-from ..protocol.restored import RESTORED_PATH
+from ..protocol.restored import HOOK_PATH, RESTORED_PATH
 
 UNITS = "/etc/systemd/system"
 UNIT = UNITS + "/vgpumgr-restore.service"
 LINK = UNITS + "/multi-user.target.wants/vgpumgr-restore.service"
 
-HOOK = "/etc/libvirt/hooks/qemu.d/vgpumgr"
+HOOK = HOOK_PATH
 
 _UNIT = """\
 # Written by `vgpumgr host install --restore`, removed by `vgpumgr host uninstall`. Use a drop-in for changes.
@@ -68,9 +69,12 @@ WantedBy=multi-user.target
 _HOOK = """\
 #!/bin/sh
 # Written by `vgpumgr host install --restore`, removed by `vgpumgr host uninstall`.
-# A VM whose vGPU is missing does not start with somebody else's. What fails here holds no VM back.
-[ "$2" = prepare ] || exit 0
-{python} -IS {dispatcher} hold
+# A VM whose vGPU is missing does not start with somebody else's. A lazy vGPU is made before its VM starts, and freed
+# once it has ended. What fails here holds no VM back.
+case "$2" in
+prepare) {python} -IS {dispatcher} hold ;;
+release) ! grep -q '"lazy": true' {ledger} || {python} -IS {dispatcher} free ;;
+esac
 [ $? -ne {held} ]
 """
 
@@ -88,12 +92,27 @@ def put(root: Root, program: bytes) -> None:
     Each file is there as a whole or not at all, and the new program runs with the old ones. Raises OSError.
     """
     dispatcher.write(root.path(RESTORE), program, 0o644)
+    had_hook = os.path.exists(root.path(HOOK))
     for path in (LINK, HOOK):
         os.makedirs(os.path.dirname(root.path(path)), exist_ok=True)
     for path, text in texts().items():
         dispatcher.write(root.path(path), text, 0o755 if path == HOOK else 0o644)
     with suppress(FileExistsError):
         os.symlink(UNIT, root.path(LINK))
+    if not had_hook:
+        _reload_libvirt(root)
+
+
+def _reload_libvirt(root: Root) -> None:
+    """Have a libvirt that runs look for hooks again, as `systemctl reload` does: it does so only then, and at its start.
+
+    It reads its configuration again, too, and touches no VM (virStateReload). A daemon that does not run finds the hook.
+    """
+    for name in ("libvirtd", "virtqemud"):
+        with suppress(OSError, ValueError):
+            pid = int(read_all(root.path("/run/{}.pid".format(name))))
+            if read_all("/proc/{}/comm".format(pid)).decode("ascii", "replace").strip() == name:
+                os.kill(pid, signal.SIGHUP)
 
 
 def remove(root: Root) -> None:

@@ -102,6 +102,7 @@ VERBS: Dict[str, Tuple[Callable[[Executor, Any, float], Any], Checks, Optional[C
     steps.CREATE_VGPU: (lambda on, *of: on.vgpus.create(*of), expecting(steps.EMPTY, steps.SAME), check_vgpu),
     steps.DESTROY_VGPU: (lambda on, *of: on.vgpus.destroy(*of), expecting(steps.PRESENT, steps.ABSENT), check_vgpu),
     steps.EVACUATE_VGPU: (lambda on, *of: on.vgpus.evacuate(*of), expecting(steps.PRESENT), check_vgpu),
+    steps.DEFER_VGPU: (lambda on, step, _s: on.vgpus.defer(step), expecting(steps.ABSENT), check_vgpu),
     steps.SET_SCHEDULER: (lambda on, step, _s: set_scheduler(on.root, on.nvml, step, on.at), {}, check_scheduler),
     steps.SET_MODE: (lambda on, step, _s: set_mode(on.root, on.nvml, step, on.at), {}, None),
     steps.WRITE_MODPROBE: (lambda on, step, _s: write_modprobe(on.root, step, on.at), {"expect": FILE_TEXT}, None),

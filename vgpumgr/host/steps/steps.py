@@ -9,13 +9,14 @@ from contextlib import contextmanager
 from typing import Callable, Iterator, List, NamedTuple, Optional, Sequence
 
 from ..facts.boot import boot_id
-from ..files import Root, Unknowns
+from ..files import Root, Unknowns, read_all
 from ..ledger.blocked_write import open_ledger, record_of, started
 from ..ledger.ledger import PARAMS, UNWRITTEN, Entry, Ledger, identity, write_ledger
 from ..ledger.writer import Writer, Writing
 from ..protocol.gpu import VgpuFact
-from ..protocol.ledger import LEAVING, MADE, PLANNED, EntryState, OurVgpu
-from ..protocol.session import DEADLINE, INTERNAL, LEDGER_UNWRITABLE, SYSFS_REFUSED
+from ..protocol.ledger import ASLEEP, LEAVING, MADE, PLANNED, EntryState, OurVgpu
+from ..protocol.restored import HOOK_PATH
+from ..protocol.session import DEADLINE, INTERNAL, LEDGER_UNWRITABLE, NO_HOOK, SYSFS_REFUSED
 from ..protocol.steps import PRESENT, SAME, Step
 from ..refusal import Refusal, reason
 from .guard import RemovalGuard
@@ -212,6 +213,30 @@ class VgpuSteps:
         self._at("out")
         return _yet_gone(outcome)
 
+    def defer(self, step: Step) -> None:
+        """Enter a vGPU that libvirt's hook makes whenever its VM starts, or give it another place until then."""
+        ledger = self._open(step)
+        try:
+            if b" free" not in read_all(self._root.path(HOOK_PATH)):
+                raise FileNotFoundError
+        except OSError as error:
+            raise Refusal(NO_HOOK, "{} is not there, or an older one".format(HOOK_PATH)) from error
+        try:
+            check_place(self._root, step)
+            vgpu = self._find(step)
+        except Absent as absent:
+            raise absent.refusal() from absent
+        if vgpu is not None:
+            raise changed("nothing on {}".format(step["parent"]), describe(vgpu))
+        before = next((each for each in ledger.entries if identity(each) == identity(step)), None)
+        if before is not None and not before.get("lazy"):
+            raise changed("no entry for {} slot {}".format(step["vm_name"], step["slot"]), "one that is not lazy")
+        others = tuple(each for each in ledger.entries if each is not before)
+        check_reservations(ledger.with_entries(others), step)
+        params = self._params.of_new(ledger, step)
+        self._enter(ledger, step, MADE, params, boot=ASLEEP)
+        self._at("deferred")
+
     def evacuate(self, step: Step, deadline_s: float) -> Optional[str]:
         """Remove an idle vGPU briefly: its entry stays `made`, so its place is reserved."""
         ledger = self._open(step)
@@ -236,7 +261,7 @@ class VgpuSteps:
             write_ledger(self._root, before)
             raise _refused(begun.path, outcome)
         with _after_write():
-            write_ledger(self._root, ledger)
+            write_ledger(self._root, _asleep(ledger, step))
         self._at("evacuated")
         return _yet_gone(outcome)
 
@@ -317,13 +342,22 @@ class VgpuSteps:
         return boot
 
     def _enter(
-        self, ledger: Ledger, step: Step, state: EntryState, params: str = "", *, unwritten: bool = False
+        self,
+        ledger: Ledger,
+        step: Step,
+        state: EntryState,
+        params: str = "",
+        *,
+        unwritten: bool = False,
+        boot: Optional[str] = None,
     ) -> None:
-        """Write the step's entry to disk in this state, replacing what it supersedes.
+        """Write the step's entry to disk in this state, replacing what it supersedes. `boot` ASLEEP: as a lazy one.
 
         An entry of the other framework stays until it is destroyed: without it, nothing could be undone.
         """
-        entry = _entry_of(step, boot=self._boot(), state=state)
+        entry = _entry_of(step, boot=boot or self._boot(), state=state)
+        if boot is not None:
+            entry["lazy"] = True
         entries = []
         placed = False
         base = ledger.without_freed(identity(step))
@@ -352,6 +386,15 @@ def _entry_of(step: Step, *, boot: str, state: EntryState) -> Entry:
     if step["mig"] is None:
         del keys["mig"]  # an older vgpumgr reads the file as long as nothing in it is MIG-backed
     return {**keys, "boot": boot, "state": state}
+
+
+def _asleep(ledger: Ledger, step: Step) -> Ledger:
+    """The ledger without the vGPU of the step, which was removed: from then on, no vGPU there is a lazy one's."""
+    entries = (
+        {**each, "boot": ASLEEP} if each.get("lazy") and identity(each) == identity(step) else each
+        for each in ledger.entries
+    )
+    return ledger.with_entries(tuple(entries))
 
 
 def _with(entry: Entry, params: str, *, unwritten: bool = False) -> Entry:

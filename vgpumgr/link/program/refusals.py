@@ -17,6 +17,7 @@ from vgpumgr.errors import (
     NotAllowed,
     NvmlRefused,
     ProgramFailed,
+    RefusedPlan,
     StalePlan,
     StillEnding,
     SysfsRefused,
@@ -160,6 +161,13 @@ def _rare(host: HostName, kind: str, text: str, path: str, errno_name: str) -> V
         case session.NOT_ROOT:
             what = text or "the host program does not run as root"
             return ProgramFailed(host, what, hint="ansible_user: root, or ansible_become: true")
+        case session.NO_HOOK:
+            install = Command("vgpumgr", "host", "install", host)
+            what = "libvirt has no hook that makes a vGPU when its VM starts (vgpumgr_lazy)"
+            return RefusedPlan(what, host=host, details=(text,), hint=say("`{}` installs it; then attach again", install))
+        case session.LAZIES:
+            way = say("detach them first: `{}` shows them", Command("vgpumgr", "list", host))
+            return RefusedPlan(f"nothing was removed: {text}", host=host, hint=way)
         case session.PINNED_HERE:
             return NotAllowed(say("{}: {}", host, text), hint="use a login with full rights on that host")
         case session.UNWRITABLE:

@@ -162,7 +162,7 @@ parse_cordon = declare(  # with the texts cleaned: whoever can write the ledger 
     CordonFact, snapshot.Cordon, **{key: of_key(key, clean) for key in ("reason", "by", "at")}
 )
 _parse_spec = declare(OurVgpu, vgpu.VgpuSpec, vm="vm_uuid", type_name=_last_word)
-parse_entry = declare(LedgerEntry, vgpu.LedgerEntry, "renumbered", vgpu=_parse_spec)
+parse_entry = declare(LedgerEntry, vgpu.LedgerEntry, "renumbered", vgpu=_parse_spec, lazy=lambda row: bool(row["lazy"]))
 declare(ReservationTerms, reservation.Terms, **{key: of_key(key, clean) for key in ("by", "at")}, owner=_owner)
 _parse_reservation = declare(ReservationFact, reservation.Reservation, vgpu=_parse_spec)
 parse_type = declare(

@@ -24,7 +24,7 @@ def wire_step(step: steps.HostStep) -> AnyStep:
         step = steps.CreateVgpu(host=step.host, vgpu=step.vgpu, expect=steps.SAME)
     shape: Callable[..., AnyStep] = SHAPES[step.verb]
     match step:
-        case steps.CreateVgpu() | steps.DestroyVgpu() | steps.EvacuateVgpu():
+        case steps.CreateVgpu() | steps.DestroyVgpu() | steps.EvacuateVgpu() | steps.DeferVgpu():
             fields = {key: getattr(step, key, unsaid) for key, unsaid in _UNSAID.items()}
             return render(shape, step.vgpu, verb=step.verb, vm_uuid=step.vgpu.vm, expect=step.expect, **fields)
         case steps.CreateInstance() | steps.DestroyInstance():

@@ -1,0 +1,82 @@
+"""Lazy vGPUs (docs/lazy.md): where a new one is to be made, and what frees one that its VM's end has left behind."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from vgpumgr.core import simulate
+from vgpumgr.core import step as steps
+from vgpumgr.core.driver.modes import EQUAL_SIZE
+from vgpumgr.core.evidence.sharing import none_barred
+from vgpumgr.core.model import view as views
+from vgpumgr.core.model.vgpu import MADE
+from vgpumgr.core.placing import placement
+from vgpumgr.core.placing.no_place import Cause, Refusal
+from vgpumgr.wording import say
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from vgpumgr.core.evidence.sharing import Barred
+    from vgpumgr.core.model.domain_xml import Domain
+    from vgpumgr.core.model.snapshot import Gpu, HostSnapshot
+    from vgpumgr.core.model.vgpu import ExactPlace, VgpuSpec
+    from vgpumgr.core.model.view import HostView
+    from vgpumgr.core.placing.resolve import Ask
+
+
+def place(
+    snapshot: HostSnapshot,
+    ask: Ask,
+    *,
+    among: Sequence[Gpu] | None = None,
+    barred: Barred = none_barred,
+    exact: ExactPlace | None = None,
+) -> placement.Placed | placement.NoPlace:
+    """As placement.place, for a lazy vGPU: on a GPU in equal-size mode, on a function that no other vGPU has.
+
+    First as if all lazy vGPUs were there at once. If that leaves no room, as if none were: then the GPUs with the fewest
+    lazy ones come first.
+    """
+    able = [gpu for gpu in (snapshot.gpus if among is None else among) if gpu.mode in (EQUAL_SIZE, None)]
+    awake = replace(snapshot, ledger=tuple(replace(entry, lazy=False) for entry in snapshot.entries))
+    verdict = placement.place(awake, ask, among=able, barred=barred, exact=exact)
+    if isinstance(verdict, placement.Placed):
+        return verdict
+    asleep = _asleep(snapshot)
+    count = {gpu.uuid: sum(entry.lazy and entry.vgpu.gpu_uuid == gpu.uuid for entry in snapshot.entries) for gpu in able}
+    uuids = {gpu.uuid for gpu in able}
+    for gpu in sorted((one for one in asleep.gpus if one.uuid in uuids), key=lambda one: count[one.uuid]):
+        over = placement.place(asleep, ask, among=[gpu], barred=barred, exact=exact)
+        if isinstance(over, placement.Placed):
+            return over
+    verdict = placement.place(
+        asleep, ask, among=[gpu for gpu in asleep.gpus if gpu.uuid in uuids], barred=barred, exact=exact
+    )
+    others = (gpu for gpu in (snapshot.gpus if among is None else among) if gpu.uuid not in uuids)
+    reasons = tuple((gpu.pci, gpu.board or gpu.name or "?", _other_mode(gpu)) for gpu in others)
+    return replace(verdict, reasons=(*verdict.reasons, *reasons)) if isinstance(verdict, placement.NoPlace) else verdict
+
+
+def _other_mode(gpu: Gpu) -> Refusal:
+    return Refusal(Cause.OTHER_MODE, say("is in {} mode, and lazy vGPUs need equal-size mode", gpu.mode))
+
+
+def _asleep(snapshot: HostSnapshot) -> HostSnapshot:
+    """The host as if no VM with a lazy vGPU ran."""
+    for entry in snapshot.entries:
+        if entry.lazy and entry.state == MADE and snapshot.vgpu_of(entry.vgpu) is not None:
+            snapshot = simulate.after(snapshot, steps.EvacuateVgpu(host=snapshot.host, vgpu=entry.vgpu))
+    return snapshot
+
+
+def left_behind(view: HostView, domain: Domain, target: VgpuSpec) -> tuple[steps.EvacuateVgpu, ...]:
+    """The step that frees a lazy vGPU although its VM has ended; none while anything may hold it."""
+    entry, vgpu = view.snapshot.entries.named(target.key), view.snapshot.vgpu_of(target)
+    if entry is None or not entry.lazy or vgpu is None or domain.active or not vgpu.is_of(target):
+        return ()
+    users = views.users(view, target.device, vgpu)
+    if users.lasting:
+        return ()
+    return (steps.EvacuateVgpu(host=view.snapshot.host, vgpu=target, listed=users.listed),)
