@@ -37,7 +37,9 @@ from vgpumgr.core.usage import live, selection
 from vgpumgr.documents import offline, usage
 from vgpumgr.errors import Outcome
 from vgpumgr.host.files import Root
+from vgpumgr.host.protocol.restored import HOOK_PATH
 from vgpumgr.host.restoring.restore import Restore
+from vgpumgr.host.restoring.unit import texts
 from vgpumgr.lab.driver import boards
 from vgpumgr.lab.fleet import HostStatus
 from vgpumgr.lab.layout import HostRecord
@@ -198,6 +200,11 @@ def _mixed(site: _Site) -> None:
     site.run("mode set mixed-size --on kvm01 --gpu-id 0000:41:00.0 --yes", "change")
     site.near.machines["kvm01"].libvirt.vms[vm_uuid("kvm01", "vm01")].start_failed = True
     site.run("reconcile kvm01 --start", "change")
+    hook = site.near.machines["kvm01"].root / HOOK_PATH.lstrip("/")
+    hook.parent.mkdir(parents=True, exist_ok=True)
+    hook.write_bytes(texts()[HOOK_PATH])
+    site.near.declare("kvm01", vgpumgr_lazy=True)
+    site.run("attach vm01 --slot vgpu3 --profile 8Q --on kvm01 --gpu-id 0000:81:00.0", "change")
 
 
 def _divided(site: _Site) -> None:

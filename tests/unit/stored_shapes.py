@@ -14,11 +14,13 @@ from vgpumgr.core.usage.runs import LastRun, PlannedHost
 from vgpumgr.host.files import Root
 from vgpumgr.host.ledger.ledger import Ledger, write_ledger
 from vgpumgr.host.protocol.ledger import (
+    ASLEEP,
     LEDGER_PATH,
     LEDGER_VERSION,
     LEDGER_VERSION_WITHOUT_CORDONED_VFS,
     LEDGER_VERSION_WITHOUT_CORDONS,
     LEDGER_VERSION_WITHOUT_INSTANCES,
+    LEDGER_VERSION_WITHOUT_LAZIES,
     LEDGER_VERSION_WITHOUT_RESERVATIONS,
 )
 from vgpumgr.names import Slot
@@ -31,12 +33,14 @@ from vgpumgr.store.sql.samples import Samples
 
 STORED = Path(__file__).parents[1] / "cases/stored"
 LEDGER = STORED / f"ledger-{LEDGER_VERSION}.json"
+LEDGER_WITHOUT_LAZIES = STORED / f"ledger-{LEDGER_VERSION_WITHOUT_LAZIES}.json"
 LEDGER_WITHOUT_CORDONED_VFS = STORED / f"ledger-{LEDGER_VERSION_WITHOUT_CORDONED_VFS}.json"
 LEDGER_WITHOUT_RESERVATIONS = STORED / f"ledger-{LEDGER_VERSION_WITHOUT_RESERVATIONS}.json"
 LEDGER_WITHOUT_INSTANCES = STORED / f"ledger-{LEDGER_VERSION_WITHOUT_INSTANCES}.json"
 LEDGER_WITHOUT_CORDONS = STORED / f"ledger-{LEDGER_VERSION_WITHOUT_CORDONS}.json"
 LEDGERS = (
     LEDGER,
+    LEDGER_WITHOUT_LAZIES,
     LEDGER_WITHOUT_CORDONED_VFS,
     LEDGER_WITHOUT_RESERVATIONS,
     LEDGER_WITHOUT_INSTANCES,
@@ -76,6 +80,7 @@ MIG_ENTRY = make_entry(
     parent="0000:41:00.6",
     mig={key: INSTANCE[key] for key in ("profile", "profile_id", "start")},
 )
+LAZY_ENTRY = make_entry(VENDOR, slot="vgpu3", vf_index=4, parent="0000:41:01.0", boot=ASLEEP, lazy=True)
 RESERVATION = {
     **{key: value for key, value in ENTRIES[1].items() if key not in ("boot", "state")},
     "vm_name": "team-a",
@@ -136,12 +141,14 @@ def write(folder: Path) -> None:
     with_cordon = oldest._replace(cordons=(CORDON,))
     with_instance = with_cordon._replace(entries=(*ENTRIES, MIG_ENTRY), instances=(INSTANCE,))
     with_reservation = with_instance._replace(reservations=(RESERVATION,))
+    with_cordoned_vf = with_reservation._replace(cordons=(CORDON, VF_CORDON))
     ledgers = {
         LEDGER_WITHOUT_CORDONS: oldest,
         LEDGER_WITHOUT_INSTANCES: with_cordon,
         LEDGER_WITHOUT_RESERVATIONS: with_instance,
         LEDGER_WITHOUT_CORDONED_VFS: with_reservation,
-        LEDGER: with_reservation._replace(cordons=(CORDON, VF_CORDON)),
+        LEDGER_WITHOUT_LAZIES: with_cordoned_vf,
+        LEDGER: with_cordoned_vf._replace(entries=(*ENTRIES, MIG_ENTRY, LAZY_ENTRY)),
     }
     for path, ledger in ledgers.items():
         write_ledger(Root(root), ledger)

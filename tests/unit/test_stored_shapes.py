@@ -23,6 +23,7 @@ from vgpumgr.host.protocol.ledger import (
     LEDGER_VERSION_WITHOUT_CORDONED_VFS,
     LEDGER_VERSION_WITHOUT_CORDONS,
     LEDGER_VERSION_WITHOUT_INSTANCES,
+    LEDGER_VERSION_WITHOUT_LAZIES,
     LEDGER_VERSION_WITHOUT_RESERVATIONS,
     LedgerEntry,
 )
@@ -43,6 +44,13 @@ if TYPE_CHECKING:
         (
             stored.LEDGER,
             LEDGER_VERSION,
+            (stored.CORDON, stored.VF_CORDON),
+            (stored.INSTANCE,),
+            (stored.RESERVATION,),
+        ),
+        (
+            stored.LEDGER_WITHOUT_LAZIES,
+            LEDGER_VERSION_WITHOUT_LAZIES,
             (stored.CORDON, stored.VF_CORDON),
             (stored.INSTANCE,),
             (stored.RESERVATION,),
@@ -72,13 +80,16 @@ def test_the_ledger_is_read_whole_and_its_entries_name_an_mdev_and_a_vf(
     instances: tuple[dict[str, Any], ...],
     reservations: tuple[dict[str, Any], ...],
 ) -> None:
-    """A ledger without cordons of functions, reservations, instances or cordons keeps the number from before them: the programs that know none go on with it."""
+    """A ledger without lazy vGPUs, cordons of functions, reservations, instances or cordons keeps the number from before them: the programs that know none go on with it."""
     ledger = parse_ledger(path.read_bytes())
     assert ledger.document["version"] == version
     assert (ledger.cordons, ledger.instances, ledger.reservations) == (cordons, instances, reservations)
-    entries = (*stored.ENTRIES, stored.MIG_ENTRY) if instances else stored.ENTRIES
+    lazies = [stored.LAZY_ENTRY] if version == LEDGER_VERSION else []
+    entries = (*stored.ENTRIES, *([stored.MIG_ENTRY] if instances else []), *lazies)
     assert (ledger.entries, ledger.blocked_writes, ledger.freed) == (entries, (stored.BLOCKED_WRITE,), (stored.FREED,))
-    mdev, vf, *in_instance = (parse_entry(fact) for fact in facts_of(ledger.entries, LedgerEntry))
+    mdev, vf, *others = (parse_entry(fact) for fact in facts_of(ledger.entries, LedgerEntry))
+    assert [entry.vgpu.slot for entry in others if entry.lazy] == [row["slot"] for row in lazies]
+    in_instance = [entry for entry in others if not entry.lazy]
     assert [entry.vgpu.mig for entry in in_instance] == [MigPlace(profile="2g.10gb", profile_id=14, start=2)] * len(
         instances
     )

@@ -109,7 +109,7 @@ vgpus:
       type: str
       sample: A40-4Q
     state:
-      description: V(pending), V(made), V(bound), V(in_use), V(pending_restart), V(gone), V(lost), V(foreign) or V(unknown).
+      description: V(pending), V(made), V(bound), V(in_use), V(pending_restart), V(gone), V(lazy), V(lost), V(foreign) or V(unknown).
       type: str
       sample: bound
 unread:

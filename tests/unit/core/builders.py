@@ -663,7 +663,14 @@ def facts_of(facts: HostSnapshot) -> Observed:
 
 def entry_fact(entry: LedgerEntry) -> ledger.LedgerEntry:
     """An entry as the host program would state it."""
-    return render(ledger.LedgerEntry, entry.vgpu, vm_uuid=entry.vgpu.vm, boot=entry.boot, state=entry.state, lazy=entry.lazy or None)
+    return render(
+        ledger.LedgerEntry,
+        entry.vgpu,
+        vm_uuid=entry.vgpu.vm,
+        boot=entry.boot,
+        state=entry.state,
+        lazy=entry.lazy or None,
+    )
 
 
 def _many(values: Iterable[Any] | None, read: Callable[[Any], object]) -> list[object] | None:

@@ -141,7 +141,9 @@ def _line(step: steps.Step, plan: Plan | AdoptPlan) -> str | None:
         case steps.DeferVgpu():
             return f"+ vGPU     {_where(step.vgpu)}, made whenever {step.vgpu.vm_name} starts, if there is room then"
         case steps.EvacuateVgpu():
-            return f"- vGPU     {step.vgpu.type_name} {_where(step.vgpu)}      left behind when {step.vgpu.vm_name} ended"
+            return (
+                f"- vGPU     {step.vgpu.type_name} {_where(step.vgpu)}      left behind when {step.vgpu.vm_name} ended"
+            )
         case steps.AttachHostdev() | steps.DetachHostdev() | steps.PlugHostdev() | steps.UnplugHostdev():
             return _device_line(step)
         case steps.DestroyVgpu():

@@ -46,7 +46,10 @@ def plan_start(view: HostView, task: StartVm) -> PlannedTask:
             )
     if any(entry.lazy for entry in view.entries(domain.uuid)):
         raise errors.RefusedPlan(
-            say("{} is not started: libvirt's hook makes its vGPU then, and needs the lock that this run has", domain.name),
+            say(
+                "{} is not started: libvirt's hook makes its vGPU then, and needs the lock that this run has",
+                domain.name,
+            ),
             hint=say("start it on {}: `{}`", view.snapshot.host, virsh("start", domain.name)),
         )
     step = plan_steps.StartVm(vm=domain.uuid, vm_name=domain.name)

@@ -45,7 +45,9 @@ def place(
     if isinstance(verdict, placement.Placed):
         return verdict
     asleep = _asleep(snapshot)
-    count = {gpu.uuid: sum(entry.lazy and entry.vgpu.gpu_uuid == gpu.uuid for entry in snapshot.entries) for gpu in able}
+    count = {
+        gpu.uuid: sum(entry.lazy and entry.vgpu.gpu_uuid == gpu.uuid for entry in snapshot.entries) for gpu in able
+    }
     uuids = {gpu.uuid for gpu in able}
     for gpu in sorted((one for one in asleep.gpus if one.uuid in uuids), key=lambda one: count[one.uuid]):
         over = placement.place(asleep, ask, among=[gpu], barred=barred, exact=exact)

@@ -18,7 +18,7 @@ from ..ledger.lock import HostLock
 from ..ledger.writer import write_file
 from ..libvirt.service import Libvirt
 from ..protocol.ledger import LedgerEntry
-from ..protocol.session import NOT_YET
+from ..protocol.session import LOCKED, NOT_YET
 from ..refusal import Refusal
 from ..steps.executor import Executor, at_nothing
 from ..timing import of_host
@@ -67,12 +67,13 @@ class Waker:
         domain = ElementTree.fromstring(definition)  # noqa: S314 -- libvirt wrote it
         if not lazy.of_vm(facts_of(read_ledger(self._root).entries, LedgerEntry), domain, named=named):
             return None
-        lock = HostLock(self._root)
+        name, lock = domain.findtext("name"), HostLock(self._root)
         try:
-            lock.take("libvirt's hook for {}".format(domain.findtext("name")), self._lock_wait_s)
+            lock.take("libvirt's hook for {}".format(name), self._lock_wait_s)
             return do(domain)
         except Refusal as refusal:
-            return "{}; try again".format(refusal.message)
+            end = "; once that has ended, try again" if refusal.kind == LOCKED else ""
+            return "nothing was done for {}: {}{}".format(name, refusal.message, end)
         finally:
             lock.give_back()
 

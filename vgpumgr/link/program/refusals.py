@@ -164,7 +164,9 @@ def _rare(host: HostName, kind: str, text: str, path: str, errno_name: str) -> V
         case session.NO_HOOK:
             install = Command("vgpumgr", "host", "install", host)
             what = "libvirt has no hook that makes a vGPU when its VM starts (vgpumgr_lazy)"
-            return RefusedPlan(what, host=host, details=(text,), hint=say("`{}` installs it; then attach again", install))
+            return RefusedPlan(
+                what, host=host, details=(text,), hint=say("`{}` installs it; then attach again", install)
+            )
         case session.LAZIES:
             way = say("detach them first: `{}` shows them", Command("vgpumgr", "list", host))
             return RefusedPlan(f"nothing was removed: {text}", host=host, hint=way)

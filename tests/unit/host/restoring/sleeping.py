@@ -38,14 +38,17 @@ class LazyHost:
     def attach(self, name: str, profile: str, slot: int = 0) -> Outcome:
         return self.fleet.attach(HOST, name, SLOTS[slot], profile)
 
-    def start(self, name: str, *, at: Callable[[str], None] = lambda _point: None, fails: bool = False) -> str | None:
-        """virsh start; why it is refused, None if the VM runs. `fails`: QEMU does not start."""
+    def start(
+        self, name: str, *, at: Callable[[str], None] = lambda _point: None, fails: bool = False, heard: bool = True
+    ) -> str | None:
+        """virsh start; why it is refused, None if the VM runs. `fails`: QEMU does not start. `heard`: as in `stop`."""
         vm = self.vm(name)
         why = self._waker(at).wake(self._document(vm))
         if why is None and not fails:
             assert self.fleet.start(HOST, vm), "libvirt does not find the device"
             return None
-        self._waker().put_to_sleep(self._document(vm))
+        if heard:
+            assert self._waker().put_to_sleep(self._document(vm)) is None
         return why or "QEMU failed"
 
     def start_killed(self, name: str, moment: int) -> bool:
@@ -61,12 +64,12 @@ class LazyHost:
             return False
         return True
 
-    def stop(self, name: str, *, save: bool = False, unheard: bool = False) -> None:
-        """`unheard`: libvirt's hook does not come to run, as where the host is cut off."""
+    def stop(self, name: str, *, save: bool = False, heard: bool = True) -> None:
+        """`heard`: libvirt's hook comes to run, as it does unless libvirt is down by then."""
         vm = self.vm(name)
         document = self._document(vm)
         self.fleet.stop(HOST, vm, save=save)
-        if not unheard:
+        if heard:
             assert self._waker().put_to_sleep(document) is None
 
     def _document(self, vm: Vm) -> bytes:
