@@ -153,8 +153,8 @@ class HostDeclaration:
     `even_if_it_will_not_start`: create a vGPU even if the host's libvirt or kernel cannot start a VM with it. `policy`:
     which GPU a vGPU gets if its slot does not name a policy; `find_policy` knows those of `vgpumgr_plugins`, too.
     `owner`: of its VMs, where nothing nearer says; `owner_path`: where their definitions say. `restore`: the host
-    restores its vGPUs itself after a boot, once `host install` was run. `lazy`: its new vGPUs exist only while their VMs
-    run, which takes what `restore` installs.
+    restores its vGPUs itself after a boot, once `host install` was run. `lazy`: its new vGPUs exist only while their
+    VMs run, which takes what `restore` installs.
     """
 
     name: HostName

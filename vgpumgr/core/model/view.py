@@ -141,8 +141,8 @@ class HostView:
     a board; `policy`, which GPU a vGPU gets if its slot does not name one, and `find_policy`, which knows the others;
     `usual`, the wishes that it declares for the host's VMs, or else those of the journal (attached.py), and how often;
     `layouts`, the GPU instances that it declares for a GPU; `owners`, whose the VMs are; `quotas`, what an owner may
-    hold on all hosts; `lazy`, whether new vGPUs are lazy. `allowances`: what is left of these for this host's plans, by owner; None: not known yet, so
-    nothing is refused.
+    hold on all hosts; `lazy`, whether new vGPUs are lazy. `allowances`: what is left of the quotas for this host's
+    plans, by owner; None: not known yet, so nothing is refused.
     `planned`: the slots whose vGPUs were not read, but added by a simulated plan (core/simulate.py).
     """
 

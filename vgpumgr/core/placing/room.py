@@ -1,7 +1,8 @@
 """What takes room on a GPU, and whether that leaves room for one more.
 
 A place is taken by existing hardware (ours or not), and by a ledger entry whose hardware is gone, since it will be
-re-created there. A lazy vGPU takes room while it exists, and else only its function. The driver's list of creatable types has the last word; the rules here only explain it.
+re-created there. A lazy vGPU takes room while it exists, and else only its function. The driver's list of creatable
+types has the last word; the rules here only explain it.
 """
 
 from __future__ import annotations

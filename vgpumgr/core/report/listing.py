@@ -42,8 +42,9 @@ class VgpuRow:
     its time (RFC 3339, UTC), `asked_mib` and `waste_pct` as in Grant, `guest_mib` the least that the guest sees.
 
     pending (claimed, not yet served) · made (the vGPU exists, but the VM's definition lacks it or has it wrong) · bound
-    · in_use · pending_restart (the next start changes what the VM has of it) · gone (ours, no hardware) · lazy (made when its VM starts) · lost (an
-    entry that no claim names: none has its slot, or the slot's has a later generation) · foreign · unknown.
+    · in_use · pending_restart (the next start changes what the VM has of it) · gone (ours, no hardware) · lazy (ours,
+    made when its VM starts) · lost (an entry that no claim names: none has its slot, or the slot's has a later
+    generation) · foreign · unknown.
     """
 
     vm: str | None

@@ -36,8 +36,8 @@ def place(
 ) -> placement.Placed | placement.NoPlace:
     """As placement.place, for a lazy vGPU: on a GPU in equal-size mode, on a function that no other vGPU has.
 
-    First as if all lazy vGPUs were there at once. If that leaves no room, as if none were: then the GPUs with the fewest
-    lazy ones come first.
+    First as if all lazy vGPUs were there at once. If that leaves no room, as if none were: then the GPUs with the
+    fewest lazy ones come first.
     """
     able = [gpu for gpu in (snapshot.gpus if among is None else among) if gpu.mode in (EQUAL_SIZE, None)]
     awake = replace(snapshot, ledger=tuple(replace(entry, lazy=False) for entry in snapshot.entries))

@@ -22,6 +22,11 @@ from .waking import Waker
 def main() -> NoReturn:
     """The dispatcher's entry point. libvirt writes the definition to its stdin, and shows what it says on stderr."""
     root, definition = Root(), sys.stdin.buffer.read()
+    if "release" in sys.argv:  # the VM has ended, however its start went
+        why = Waker(root).put_to_sleep(definition)
+        if why is not None:
+            sys.stderr.write("vgpumgr: its vGPU stays until `vgpumgr reconcile`: {}\n".format(why))
+        sys.exit(0)
     why = find_why(root, definition) or Waker(root).wake(definition)
     if why is not None:
         sys.stderr.write("vgpumgr: {}\n".format(why))

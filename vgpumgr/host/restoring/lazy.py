@@ -5,14 +5,14 @@ definition knows its UUID alone. A virtual function is in the definition, so its
 has a place already goes first: vGPUs that are there, those that the ledger says will be again, and reserved places.
 """
 
-from typing import Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Set, Tuple, cast
+from typing import Callable, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Set, Tuple, cast
 from xml.etree import ElementTree
 
-from ..protocol.gpu import GpuFact, ParentFact, TypeFact, VgpuFact
+from ..protocol.gpu import GpuFact, ParentFact, VgpuFact
 from ..protocol.ledger import LEAVING, PLANNED, LedgerEntry, OurVgpu
 from ..protocol.snapshot import Snapshot
-from ..protocol.steps import ABSENT, CREATE_VGPU, DEFER_VGPU, EMPTY, EVACUATE_VGPU, PRESENT, SAME, Expect, Step
-from .plan import RestoreStep, find_vgpu, key_of, plan_for, short, step_of
+from ..protocol.steps import ABSENT, CREATE_VGPU, DEFER_VGPU, EMPTY, EVACUATE_VGPU, PRESENT, SAME, Step
+from .plan import RestoreStep, find_vgpu, key_of, name_of, plan_for, short, step_of
 
 
 class Waking(NamedTuple):
@@ -21,6 +21,9 @@ class Waking(NamedTuple):
     steps: List[RestoreStep]
     why: Optional[str]
     lasts: bool
+
+
+Planner = Callable[[Snapshot, Sequence[LedgerEntry], Mapping[str, int], Mapping[str, str]], Waking]
 
 
 def named_functions(domain: ElementTree.Element) -> Iterator[str]:
@@ -57,17 +60,23 @@ def wake(
     return Waking([], None, lasts=False)
 
 
-def put_to_sleep(snapshot: Snapshot, own: Sequence[LedgerEntry]) -> List[Step]:
-    """What frees the lazy vGPUs that are there, and that vgpumgr made."""
-    steps: List[Step] = []
+def put_to_sleep(
+    snapshot: Snapshot, own: Sequence[LedgerEntry], vfs: Mapping[str, int], failed: Mapping[str, str]
+) -> Waking:
+    """What frees these lazy vGPUs, as far as they are there and vgpumgr made them."""
+    del vfs
+    steps: List[RestoreStep] = []
+    whys: List[str] = []
     for entry in own:
         vgpu = _hardware(snapshot, entry)
         if vgpu is None or entry["boot"] != snapshot["boot"] or vgpu["type_id"] != entry["type_id"]:
             continue
-        if entry["state"] == PLANNED:
-            steps.append(step_of(entry, CREATE_VGPU, SAME))
-        steps.append(step_of(entry, EVACUATE_VGPU, PRESENT))
-    return steps
+        its = [step_of(entry, CREATE_VGPU, SAME)] if entry["state"] == PLANNED else []
+        its.append(step_of(entry, EVACUATE_VGPU, PRESENT))
+        refused = [failed[name_of(step)] for step in its if name_of(step) in failed]
+        whys += refused or ["{type_name} on {parent} may still be held".format(**entry)]
+        steps += [] if refused else its
+    return Waking(steps, "; ".join(whys) or None, lasts=not steps)
 
 
 def _at(snapshot: Snapshot, entry: LedgerEntry, vfs: Mapping[str, int], failed: Mapping[str, str]) -> Waking:
@@ -92,7 +101,7 @@ def _obstacle(snapshot: Snapshot, entry: LedgerEntry) -> Optional[str]:
     types = {short(one["name"]): one for one in gpu["types"] or []}
     wanted = types[short(entry["type_name"])]
     awaited = list(_awaited(snapshot, gpu))
-    others = [_type_of(types, row["type_name"]) for row in awaited]
+    others = [types.get(short(row["type_name"])) for row in awaited]
     offer = gpu["offers"][parent["creatable"]] if parent["creatable"] is not None else []
     free = sum(one["available"] for one in offer if one["id"] == wanted["id"])
     count = sum(len(one["vgpus"]) for one in gpu["parents"]) + len(awaited)
@@ -103,10 +112,6 @@ def _obstacle(snapshot: Snapshot, entry: LedgerEntry) -> Optional[str]:
     there += ["{type_name} kept for {vm_name}".format(**row) for row in awaited]
     shown = there[:4] + ["{} more".format(len(there) - 4)] * (len(there) > 4)
     return "GPU {} has {}".format(gpu["pci"], ", ".join(shown) or "no room for it")
-
-
-def _type_of(types: Mapping[str, TypeFact], type_name: str) -> Optional[TypeFact]:
-    return types.get(short(type_name))
 
 
 def _name(snapshot: Snapshot, gpu: GpuFact, parent: ParentFact, vgpu: VgpuFact) -> str:

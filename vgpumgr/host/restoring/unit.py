@@ -72,8 +72,8 @@ _HOOK = """\
 # A VM whose vGPU is missing does not start with somebody else's. A lazy vGPU is made before its VM starts, and freed
 # once it has ended. What fails here holds no VM back.
 case "$2" in
-prepare) {python} -IS {dispatcher} hold ;;
-release) ! grep -q '"lazy": true' {ledger} || {python} -IS {dispatcher} free ;;
+prepare) {python} -IS {dispatcher} hold prepare ;;
+release) ! grep -q '"lazy": true' {ledger} || {python} -IS {dispatcher} hold release ;;
 esac
 [ $? -ne {held} ]
 """
@@ -104,9 +104,9 @@ def put(root: Root, program: bytes) -> None:
 
 
 def _reload_libvirt(root: Root) -> None:
-    """Have a libvirt that runs look for hooks again, as `systemctl reload` does: it does so only then, and at its start.
+    """Have a libvirt that runs look for hooks again, as `systemctl reload` does. Else it does so only at its start.
 
-    It reads its configuration again, too, and touches no VM (virStateReload). A daemon that does not run finds the hook.
+    It reads its configuration again, too, and touches no VM (virStateReload). One that does not run finds the hook.
     """
     for name in ("libvirtd", "virtqemud"):
         with suppress(OSError, ValueError):

@@ -6,7 +6,7 @@ or the next reconcile frees.
 """
 
 import time
-from typing import Any, Callable, Dict, List, Optional
+from typing import Any, Callable, Dict, Optional, Sequence
 from xml.etree import ElementTree
 
 from ..facts.facts import observe
@@ -19,11 +19,12 @@ from ..ledger.writer import write_file
 from ..libvirt.service import Libvirt
 from ..protocol.ledger import LedgerEntry
 from ..protocol.session import LOCKED, NOT_YET
+from ..protocol.snapshot import Snapshot
 from ..refusal import Refusal
 from ..steps.executor import Executor, at_nothing
 from ..timing import of_host
 from . import lazy
-from .plan import name_of
+from .plan import RestoreStep, name_of
 
 LOCK_WAIT_S = 15.0
 WAKE_S = 60.0  # of all steps before a start; virtual functions may have to be made
@@ -55,59 +56,49 @@ class Waker:
 
     def wake(self, definition: bytes) -> Optional[str]:
         """Make the lazy vGPUs that the definition names. Why one cannot be made, in one line; None if all are there."""
-        return self._run(definition, self._wake, named=True)
+        return self._run(definition, lazy.wake, named=True, limit_s=WAKE_S)
 
     def put_to_sleep(self, definition: bytes) -> Optional[str]:
         """Free the VM's lazy vGPUs. Why one stays, in one line."""
-        return self._run(definition, self._put_to_sleep, named=False)
+        return self._run(definition, lazy.put_to_sleep, named=False, limit_s=SLEEP_S)
 
-    def _run(
-        self, definition: bytes, do: Callable[[ElementTree.Element], Optional[str]], *, named: bool
-    ) -> Optional[str]:
+    def _run(self, definition: bytes, plan: lazy.Planner, *, named: bool, limit_s: float) -> Optional[str]:
         domain = ElementTree.fromstring(definition)  # noqa: S314 -- libvirt wrote it
         if not lazy.of_vm(facts_of(read_ledger(self._root).entries, LedgerEntry), domain, named=named):
             return None
         name, lock = domain.findtext("name"), HostLock(self._root)
         try:
             lock.take("libvirt's hook for {}".format(name), self._lock_wait_s)
-            return do(domain)
+            until_s = self._clock() + limit_s
+            failed: Dict[str, str] = {}
+            while True:
+                snapshot = observe(self._root, self._nvml, pause=self._pause)
+                now = plan(
+                    snapshot, lazy.of_vm(snapshot["ledger"] or [], domain, named=named), self._vfs(snapshot), failed
+                )
+                if now.why is None or now.lasts or self._clock() >= until_s:
+                    return now.why
+                self._take(now.steps, failed)
         except Refusal as refusal:
             end = "; once that has ended, try again" if refusal.kind == LOCKED else ""
             return "nothing was done for {}: {}{}".format(name, refusal.message, end)
         finally:
             lock.give_back()
 
-    def _wake(self, domain: ElementTree.Element) -> Optional[str]:
-        until_s = self._clock() + WAKE_S
-        failed: Dict[str, str] = {}
-        while True:
-            snapshot = observe(self._root, self._nvml, pause=self._pause)
-            vfs = {gpu["pci"]: count_vfs(self._root, gpu["pci"]) for gpu in snapshot["gpus"]}
-            now = lazy.wake(snapshot, lazy.of_vm(snapshot["ledger"] or [], domain, named=True), vfs, failed)
-            if now.why is None or now.lasts or self._clock() >= until_s:
-                return now.why
-            for step in now.steps:
-                try:
-                    self._executor.execute(step, _STEP_S)
-                except Refusal as refusal:
-                    failed[name_of(step)] = refusal.message
-                    break
-                failed[name_of(step)] = "without effect: {}".format(step["verb"])
-            if not now.steps:
-                self._pause(_PAUSE_S)
+    def _vfs(self, snapshot: Snapshot) -> Dict[str, int]:
+        return {gpu["pci"]: count_vfs(self._root, gpu["pci"]) for gpu in snapshot["gpus"]}
 
-    def _put_to_sleep(self, domain: ElementTree.Element) -> Optional[str]:
-        until_s = self._clock() + SLEEP_S
-        snapshot = observe(self._root, self._nvml, pause=self._pause)
-        stays: List[str] = []
-        for step in lazy.put_to_sleep(snapshot, lazy.of_vm(snapshot["ledger"] or [], domain, named=False)):
-            while True:
-                try:
-                    self._executor.execute(step, _STEP_S)
-                except Refusal as refusal:
-                    if refusal.kind == NOT_YET and self._clock() < until_s:
-                        self._pause(_PAUSE_S)
-                        continue
-                    stays.append(refusal.message)
-                break
-        return "; ".join(stays) or None
+    def _take(self, steps: Sequence[RestoreStep], failed: Dict[str, str]) -> None:
+        """Take them until one is refused. `failed` gets why, unless it is to be tried again."""
+        for step in steps:
+            failed[name_of(step)] = "without effect: {}".format(step["verb"])
+            try:
+                self._executor.execute(step, _STEP_S)
+            except Refusal as refusal:
+                failed[name_of(step)] = refusal.message
+                if refusal.kind == NOT_YET:
+                    del failed[name_of(step)]
+                    self._pause(_PAUSE_S)
+                return
+        if not steps:
+            self._pause(_PAUSE_S)

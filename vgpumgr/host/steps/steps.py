@@ -217,7 +217,7 @@ class VgpuSteps:
         """Enter a vGPU that libvirt's hook makes whenever its VM starts, or give it another place until then."""
         ledger = self._open(step)
         try:
-            if b" free" not in read_all(self._root.path(HOOK_PATH)):
+            if b"release)" not in read_all(self._root.path(HOOK_PATH)):
                 raise FileNotFoundError
         except OSError as error:
             raise Refusal(NO_HOOK, "{} is not there, or an older one".format(HOOK_PATH)) from error

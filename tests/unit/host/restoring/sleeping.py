@@ -90,7 +90,7 @@ class LazyHost:
     @property
     def awake(self) -> list[str]:
         """Whose vGPUs are on the hardware, by the ledger."""
-        places = {(one.gpu, one.uuid if one.uuid else one.vf) for one in self.machine.hardware()}
+        places = {(one.gpu, one.uuid or one.vf) for one in self.machine.hardware()}
         rows = self.machine.ledger()
         found = [row["vm_name"] for row in rows if (row["gpu_uuid"], row["uuid"] or row["vf_index"]) in places]
         assert len(found) == len(places), (places, rows)

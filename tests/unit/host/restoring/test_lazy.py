@@ -191,6 +191,8 @@ def test_only_running_vms_have_vgpus_whatever_happens(
                 host.fleet.reboot(HOST)
             case "night":
                 host.fleet.reconcile()
+            case _:
+                pass  # it runs already, or not yet
         assert set(host.running) <= set(host.awake)
     assert not set(host.fleet.reconcile().word.split()) & {"failed", "usage", "busy"}
     assert host.awake == host.running

@@ -18,7 +18,7 @@ _PROFILE = {"id": 14, "name": "2g.10gb", "slices": 2, "size": 2, "starts": [0, 2
 
 
 def entry(framework: str, **more: Any) -> dict[str, Any]:
-    return {**make_entry(framework, boot="an earlier one", mig=None), **more}
+    return {**make_entry(framework, boot="an earlier one", mig=None, lazy=None), **more}
 
 
 def seen(named: str | None, *entries: dict[str, Any], instances: Any = (), **gpu: Any) -> Snapshot:
@@ -56,7 +56,7 @@ def test_a_vgpu_is_made_where_its_entry_has_it_with_the_id_that_its_type_has_now
     found = plan(seen(MDEV_VF, entry(MDEV_VF), types=[{"id": 700, "name": "GRID A40-4Q"}]), {GPU_A: 8}, {})
     (step,) = found.steps
     assert {**step, "verb": "", "type_id": 560}.items() >= {
-        key: value for key, value in entry(MDEV_VF).items() if key not in ("boot", "state")
+        key: value for key, value in entry(MDEV_VF).items() if key not in ("boot", "state", "lazy")
     }.items()
     assert (step["verb"], cast("dict[str, Any]", step)["type_id"]) == (CREATE_VGPU, 700)
 
