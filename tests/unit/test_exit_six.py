@@ -57,6 +57,8 @@ KINDS = {
     session.LEDGER_BROKEN: 4,
     session.NOT_ROOT: 4,
     session.PINNED_HERE: 5,
+    session.NO_HOOK: 5,
+    session.LAZIES: 5,
     session.UNWRITABLE: 4,
     session.BAD_REQUEST: 4,
     session.INTERNAL: 4,

@@ -99,6 +99,7 @@ INVENTORY = View(
         Column(key="owner_path", head="OWNER PATH", none=ABSENT),
         Column(key="even_if_it_will_not_start", head="EVEN IF IT WILL NOT START"),
         Column(key="restore", head="RESTORE"),
+        Column(key="lazy", head="LAZY"),
         Column(key="gpu_count", head="GPUS", in_table=True, is_number=True),
         Column(key="vm_count", head="VMS", in_table=True, is_number=True),
         Column(key="where", head="WHERE"),

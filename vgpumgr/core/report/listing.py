@@ -191,11 +191,16 @@ def _state(view: HostView, entry: LedgerEntry, vgpu: Vgpu | None, domain: Domain
         return "made" if entry.state == MADE and vgpu is not None else "pending"
     if view.snapshot.may_be_hidden(entry.vgpu):
         return "unknown"
-    if vgpu is None and entry.lazy and view.snapshot.gpu_by_uuid(entry.vgpu.gpu_uuid) is not None:
-        return "pending_restart" if domain.active else "lazy"
-    if vgpu is None or not vgpu.is_of(entry.vgpu):
+    if vgpu is None:
+        return _state_without(view, entry, domain)
+    return _state_of_hardware(view, entry, vgpu, domain, claim) if vgpu.is_of(entry.vgpu) else "gone"
+
+
+def _state_without(view: HostView, entry: LedgerEntry, domain: Domain) -> State:
+    """The state of an entry whose vGPU is not there."""
+    if not entry.lazy or view.snapshot.gpu_by_uuid(entry.vgpu.gpu_uuid) is None:
         return "gone"
-    return _state_of_hardware(view, entry, vgpu, domain, claim)
+    return "pending_restart" if domain.active else "lazy"
 
 
 def _state_of_hardware(view: HostView, entry: LedgerEntry, vgpu: Vgpu, domain: Domain, claim: Claim) -> State:

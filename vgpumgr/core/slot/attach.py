@@ -293,23 +293,7 @@ def _attach_steps(
     else:
         current = replace(bound, state=claims.PENDING)
         steps.append(plan_steps.PutClaim(vm=domain.uuid, vm_name=domain.name, claim=current, before=claim))
-    if expect == plan_steps.ENTER:
-        steps.append(plan_steps.EnterVgpu(host=view.snapshot.host, vgpu=target))
-    elif expect == plan_steps.EMPTY and _is_lazy(view, request, target):
-        param, replaces = bound.conditions.param, _before(view, domain, request.slot, target)
-        steps.append(plan_steps.DeferVgpu(host=view.snapshot.host, vgpu=target, param=param, replaces=replaces))
-    elif expect is not None:
-        steps += _instance_steps(view, target) if expect == plan_steps.EMPTY else ()
-        steps.append(
-            plan_steps.CreateVgpu(
-                host=view.snapshot.host,
-                vgpu=target,
-                expect=expect,
-                param=bound.conditions.param,
-                replaces=_before(view, domain, request.slot, target),
-                runs=domain.active,
-            )
-        )
+    steps += _vgpu_steps(view, domain, request, target, expect, param=bound.conditions.param)
     steps += lazily.left_behind(view, domain, target)
     steps += [
         plan_steps.DetachHostdev(vm=domain.uuid, vm_name=domain.name, slot=request.slot, device=device)
@@ -332,16 +316,37 @@ def _attach_steps(
     return steps
 
 
-def _is_lazy(view: HostView, request: AttachRequest, target: VgpuSpec) -> bool:
-    """Whether a missing vGPU is made by its VM's start. Raises RefusedPlan if a running VM is to have it at once."""
-    if not view.lazy or view.snapshot.entries.named(target.key) is not None:
-        return False
-    if request.live:
+def _vgpu_steps(
+    view: HostView,
+    domain: Domain,
+    request: AttachRequest,
+    target: VgpuSpec,
+    expect: plan_steps.Missing | None,
+    *,
+    param: str | None,
+) -> tuple[plan_steps.Step, ...]:
+    """The steps that make, enter or defer the vGPU. Raises RefusedPlan for a lazy one that a running VM wants."""
+    host, entry = view.snapshot.host, view.snapshot.entries.named(target.key)
+    lazy = view.lazy and expect == plan_steps.EMPTY if entry is None else entry.lazy
+    if lazy and request.live and view.snapshot.vgpu_of(target) is None:
         raise errors.RefusedPlan(
-            say("{} makes a vGPU when its VM starts (vgpumgr_lazy), so {} has none to give", view.snapshot.host, LIVE),
+            say(
+                "the vGPU of {} is lazy: it is made when {} starts, and {} wants it now", target.slot, domain.name, LIVE
+            ),
             hint=say("attach without {}, then shut the VM down and start it", LIVE),
         )
-    return True
+    if expect is None:
+        return ()
+    if expect == plan_steps.ENTER:
+        return (plan_steps.EnterVgpu(host=host, vgpu=target),)
+    before = _before(view, domain, request.slot, target)
+    if lazy and expect == plan_steps.EMPTY:
+        return (plan_steps.DeferVgpu(host=host, vgpu=target, param=param, replaces=before),)
+    first = _instance_steps(view, target) if expect == plan_steps.EMPTY else ()
+    create = plan_steps.CreateVgpu(
+        host=host, vgpu=target, expect=expect, param=param, replaces=before, runs=domain.active
+    )
+    return *first, create
 
 
 def _before(view: HostView, domain: Domain, slot: Slot, target: VgpuSpec) -> int | None:

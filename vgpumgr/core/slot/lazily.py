@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -13,10 +14,11 @@ from vgpumgr.core.model import view as views
 from vgpumgr.core.model.vgpu import MADE
 from vgpumgr.core.placing import placement
 from vgpumgr.core.placing.no_place import Cause, Refusal
+from vgpumgr.names import GpuUuid
 from vgpumgr.wording import say
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Iterator, Sequence
 
     from vgpumgr.core.evidence.sharing import Barred
     from vgpumgr.core.model.domain_xml import Domain
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     from vgpumgr.core.model.vgpu import ExactPlace, VgpuSpec
     from vgpumgr.core.model.view import HostView
     from vgpumgr.core.placing.resolve import Ask
+    from vgpumgr.names import PciAddress
 
 
 def place(
@@ -39,30 +42,32 @@ def place(
     First as if all lazy vGPUs were there at once. If that leaves no room, as if none were: then the GPUs with the
     fewest lazy ones come first.
     """
-    able = [gpu for gpu in (snapshot.gpus if among is None else among) if gpu.mode in (EQUAL_SIZE, None)]
+    gpus = snapshot.gpus if among is None else among
+    able = {gpu.uuid for gpu in gpus if gpu.mode in (EQUAL_SIZE, None)}
     awake = replace(snapshot, ledger=tuple(replace(entry, lazy=False) for entry in snapshot.entries))
-    verdict = placement.place(awake, ask, among=able, barred=barred, exact=exact)
+    verdict = placement.place(awake, ask, among=_of(awake, able), barred=barred, exact=exact)
     if isinstance(verdict, placement.Placed):
         return verdict
     asleep = _asleep(snapshot)
-    count = {
-        gpu.uuid: sum(entry.lazy and entry.vgpu.gpu_uuid == gpu.uuid for entry in snapshot.entries) for gpu in able
-    }
-    uuids = {gpu.uuid for gpu in able}
-    for gpu in sorted((one for one in asleep.gpus if one.uuid in uuids), key=lambda one: count[one.uuid]):
-        over = placement.place(asleep, ask, among=[gpu], barred=barred, exact=exact)
+    lazies = Counter(entry.vgpu.gpu_uuid for entry in snapshot.entries if entry.lazy)
+    for uuid in sorted(able, key=lambda one: (lazies[GpuUuid(one or "")], one or "")):
+        over = placement.place(asleep, ask, among=_of(asleep, {uuid}), barred=barred, exact=exact)
         if isinstance(over, placement.Placed):
             return over
-    verdict = placement.place(
-        asleep, ask, among=[gpu for gpu in asleep.gpus if gpu.uuid in uuids], barred=barred, exact=exact
-    )
-    others = (gpu for gpu in (snapshot.gpus if among is None else among) if gpu.uuid not in uuids)
-    reasons = tuple((gpu.pci, gpu.board or gpu.name or "?", _other_mode(gpu)) for gpu in others)
-    return replace(verdict, reasons=(*verdict.reasons, *reasons)) if isinstance(verdict, placement.NoPlace) else verdict
+    nowhere = placement.place(asleep, ask, among=_of(asleep, able), barred=barred, exact=exact)
+    assert isinstance(nowhere, placement.NoPlace)
+    return replace(nowhere, reasons=(*nowhere.reasons, *_in_other_modes(gpus, able)))
 
 
-def _other_mode(gpu: Gpu) -> Refusal:
-    return Refusal(Cause.OTHER_MODE, say("is in {} mode, and lazy vGPUs need equal-size mode", gpu.mode))
+def _of(snapshot: HostSnapshot, uuids: Collection[GpuUuid | None]) -> list[Gpu]:
+    return [gpu for gpu in snapshot.gpus if gpu.uuid in uuids]
+
+
+def _in_other_modes(gpus: Sequence[Gpu], able: Collection[GpuUuid | None]) -> Iterator[tuple[PciAddress, str, Refusal]]:
+    for gpu in gpus:
+        if gpu.uuid not in able:
+            text = say("is in {} mode, and lazy vGPUs need equal-size mode", gpu.mode)
+            yield gpu.pci, gpu.board or gpu.name or "?", Refusal(Cause.OTHER_MODE, text)
 
 
 def _asleep(snapshot: HostSnapshot) -> HostSnapshot:

@@ -94,24 +94,35 @@ def _obstacle(snapshot: Snapshot, entry: LedgerEntry) -> Optional[str]:
     """Why the GPU takes no such vGPU now, beside what is there or has its place there, and who has that."""
     gpu = next(one for one in snapshot["gpus"] if one["uuid"] == entry["gpu_uuid"])
     parent = next(one for one in gpu["parents"] if one["vf_index"] == entry["vf_index"])
-    places = [(None, None), (gpu["uuid"], None), (gpu["uuid"], parent["vf_index"])]
     for cordon in snapshot["cordons"]:
-        if (cordon["gpu_uuid"], cordon["vf_index"]) in places:
+        if (cordon["gpu_uuid"], cordon["vf_index"]) in _places(gpu, parent):
             return "GPU {} takes nothing new: {} ({})".format(gpu["pci"], cordon["reason"], cordon["by"])
-    types = {short(one["name"]): one for one in gpu["types"] or []}
-    wanted = types[short(entry["type_name"])]
     awaited = list(_awaited(snapshot, gpu))
-    others = [types.get(short(row["type_name"])) for row in awaited]
-    offer = gpu["offers"][parent["creatable"]] if parent["creatable"] is not None else []
-    free = sum(one["available"] for one in offer if one["id"] == wanted["id"])
-    count = sum(len(one["vgpus"]) for one in gpu["parents"]) + len(awaited)
-    alike = all(one is not None and one["framebuffer_mib"] == wanted["framebuffer_mib"] for one in others)
-    if free and alike and (wanted["max"] is None or count < wanted["max"]):
+    if _has_room(gpu, parent, short(entry["type_name"]), awaited):
         return None
     there = [_name(snapshot, gpu, parent, vgpu) for parent in gpu["parents"] for vgpu in parent["vgpus"]]
     there += ["{type_name} kept for {vm_name}".format(**row) for row in awaited]
     shown = there[:4] + ["{} more".format(len(there) - 4)] * (len(there) > 4)
     return "GPU {} has {}".format(gpu["pci"], ", ".join(shown) or "no room for it")
+
+
+def _places(gpu: GpuFact, parent: ParentFact) -> List[Tuple[Optional[str], Optional[int]]]:
+    """What a cordon may be of: the host, the GPU, the function."""
+    return [(None, None), (gpu["uuid"], None), (gpu["uuid"], parent["vf_index"])]
+
+
+def _has_room(gpu: GpuFact, parent: ParentFact, type_name: str, awaited: Sequence[OurVgpu]) -> bool:
+    """Whether the driver makes it now, and what is awaited on the GPU, of the same size, still has room after that."""
+    types = {short(one["name"]): one for one in gpu["types"] or []}
+    wanted = types[type_name]
+    offer = gpu["offers"][parent["creatable"]] if parent["creatable"] is not None else []
+    if not any(one["available"] for one in offer if one["id"] == wanted["id"]):
+        return False
+    others = [types.get(short(row["type_name"])) for row in awaited]
+    if any(one is None or one["framebuffer_mib"] != wanted["framebuffer_mib"] for one in others):
+        return False
+    count = sum(len(one["vgpus"]) for one in gpu["parents"]) + len(awaited)
+    return wanted["max"] is None or count < wanted["max"]
 
 
 def _name(snapshot: Snapshot, gpu: GpuFact, parent: ParentFact, vgpu: VgpuFact) -> str:
