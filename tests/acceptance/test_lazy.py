@@ -46,7 +46,10 @@ def test_three_vms_share_two_gpus_and_the_last_is_refused_by_libvirt_in_one_line
     rows = vgpumgr(lab, *asked, "list", "-o", "json").document["vgpus"]
     assert {row["vm"]: row["state"] for row in rows} == {"vm01": "in_use", "vm02": "in_use", "vm03": "lazy"}
     assert "in sync" in vgpumgr(lab, *asked, "plan").out
-    lab.must(HOST, "virsh destroy vm01 && virsh start vm03 && virsh destroy vm02 && virsh destroy vm03")
+    lab.must(HOST, "virsh managedsave vm01 && virsh start vm03")
+    assert len(truth.hardware(lab, HOST)) == 2
+    lab.must(HOST, "! virsh start vm01 && virsh destroy vm02 && virsh start vm01")
+    lab.must(HOST, "for vm in vm01 vm03; do virsh destroy $vm; done")
     assert truth.hardware(lab, HOST) == {}
     kept = vgpumgr(lab, *asked, "host", "uninstall", HOST, "--yes", code=5)
     assert "vm01, vm02, vm03" in kept.err + kept.out

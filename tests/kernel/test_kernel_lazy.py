@@ -1,4 +1,7 @@
-"""Lazy vGPUs on a real libvirt, which calls the hook: at a start, a failed start, an end, a managed save and a boot."""
+"""Lazy vGPUs on a real libvirt, which calls the hook: at a start, a failed start, an end and a boot.
+
+A managed save is in tests/acceptance/test_lazy.py: QEMU saves no VM with a device of VFIO that cannot migrate.
+"""
 
 from __future__ import annotations
 
@@ -62,21 +65,6 @@ def test_of_two_vms_that_want_the_same_gpu_the_one_that_runs_has_it(lazy: Vm) ->
     vm.start_guest(other)
     assert seen.row_of(vm, other)["state"] == "in_use"
     assert "in sync" in vgpumgr(vm, "plan", HOST).out
-
-
-def test_a_managed_save_frees_the_gpu_and_its_start_takes_it_again(lazy: Vm) -> None:
-    vm = lazy
-    one, other = GUESTS
-    vm.must("virsh -q start", one)
-    saved = vm.ssh("virsh -q managedsave", one)
-    if saved.returncode != 0:  # a device that QEMU cannot migrate: libvirt is asked what it does without one
-        pytest.skip(saved.stderr)
-    assert seen.hardware(vm) == {}
-    vm.start_guest(other)
-    assert vm.ssh("virsh start", one).returncode != 0
-    vm.must("virsh -q destroy", other)
-    vm.must("virsh -q start", one)
-    assert seen.row_of(vm, one)["state"] == "in_use"
 
 
 def test_a_start_that_fails_leaves_nothing_and_a_boot_makes_only_what_starts(lazy: Vm) -> None:

@@ -650,7 +650,7 @@ def facts_of(facts: HostSnapshot) -> Observed:
             for one in facts.reservations
         ],
         instances=[
-            render(ledger.InstanceEntry, entry.instance, boot=entry.boot, state=entry.state, lazy=entry.lazy or None)
+            render(ledger.InstanceEntry, entry.instance, boot=entry.boot, state=entry.state)
             for entry in facts.instances
         ],
         blocked_writes=_many(

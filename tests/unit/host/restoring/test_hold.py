@@ -102,7 +102,9 @@ def test_the_hook_holds_back_only_a_vm_that_the_program_names(
     tmp_path: Path, words: tuple[str, ...], status: int, held: bool
 ) -> None:
     script = tmp_path / "dispatcher"
-    script.write_text(f"import sys\nassert sys.argv[1:] == ['hold', 'prepare'] and sys.stdin.read() == 'it'\nsys.exit({status})\n")
+    script.write_text(
+        f"import sys\nassert sys.argv[1:] == ['hold', 'prepare'] and sys.stdin.read() == 'it'\nsys.exit({status})\n"
+    )
     hook = texts()[HOOK].decode().replace(DISPATCHER, str(script))
     done = subprocess.run(["sh", "-c", hook, "hook", *words], input="it", text=True, check=False)
     assert (done.returncode != 0) == held
