@@ -63,6 +63,10 @@ CASES: list[tuple[steps.HostStep, dict[str, Any]]] = [
         of_vgpu(verb="evacuate_vgpu", expect="present", runs=True),
     ),
     (
+        steps.DeferVgpu(host=builders.HOST, vgpu=VGPU, param="frame_rate_limiter=0", replaces=2),
+        of_vgpu(verb="defer_vgpu", expect="absent", param="frame_rate_limiter=0", replaces=2),
+    ),
+    (
         steps.CreateInstance(host=builders.HOST, instance=INSTANCE, expect="same"),
         {"verb": "create_instance", **asdict(INSTANCE), "expect": "same"},
     ),
