@@ -46,7 +46,7 @@ def instance(number: int, **other: Any) -> dict[str, Any]:
 
 
 def entry(slot: str, **other: Any) -> dict[str, Any]:
-    return make_entry(VENDOR, mig=None, slot=slot, **other)
+    return make_entry(VENDOR, mig=None, lazy=None, slot=slot, **other)
 
 
 def reading(
