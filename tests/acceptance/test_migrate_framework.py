@@ -71,7 +71,7 @@ def test_each_slot_has_the_same_again_under_the_other_framework_and_back(one: Ne
     before, said = entries(one), claims(one)
     for framework, mdevs in ((VENDOR_VFIO, 0), (MDEV_VF, 1)):
         boots(one, framework, renumber=True)
-        assert "`vgpumgr migrate-framework kvm01` makes each again" in one.run("doctor").stdout
+        assert "`vgpumgr migrate-framework kvm01` re-creates each" in one.run("doctor").stdout
         assert "`vgpumgr migrate-framework kvm01` makes it again" in one.run("list").stderr
         trace = one.trace("kvm01")
         assert document(one, *MIGRATE, "--check", code=3)["changed"]
@@ -88,7 +88,7 @@ def test_each_slot_has_the_same_again_under_the_other_framework_and_back(one: Ne
         again = one.run(*MIGRATE)
         assert (again.returncode, again.stdout) == (
             0,
-            "kvm01: every vGPU of ours is as its GPU makes them. Nothing to do.\n",
+            "kvm01: every vGPU of vgpumgr has the framework of its GPU. Nothing to do.\n",
         )
         document(one, "plan")
 

@@ -50,7 +50,7 @@ _COMMANDS: dict[str, dict[str, tuple[str, str, str]]] = {
         "migrate-framework": (
             "commands.migrate_framework",
             "migrate_framework",
-            "Make vGPUs again after a kernel that makes them otherwise.",
+            "Re-create vGPUs after the kernel or driver changed framework.",
         ),
         "gc": ("commands.mig", "gc", "Give back GPU instances (MIG) that hold no vGPU."),
         "adopt": ("commands.adopt", "adopt", "Take over existing vGPUs into a host's ledger."),

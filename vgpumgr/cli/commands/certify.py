@@ -70,4 +70,4 @@ def _lines(trial: Trial) -> list[str]:
 
 def _question(trial: Trial) -> tuple[str, str]:
     where = f"{', '.join(gpu.pci for gpu in trial.gpus)} of {trial.host}"
-    return f"make and remove vGPUs on {where}?", f"certify makes and removes vGPUs on {where}"
+    return f"Make and remove vGPUs on {where}?", f"certify makes and removes vGPUs on {where}"

@@ -27,15 +27,15 @@ if TYPE_CHECKING:
 @plan_files.plan_option
 @common_options
 def migrate_framework(settings: Settings, *, hosts: tuple[str, ...], out: str | None, plan_file: str | None) -> int:
-    """Give the VMs of HOST the same vGPUs again after a kernel or driver that makes them in another way: as virtual
-    functions with a type instead of mdevs, or back.
+    """Give the VMs of HOST the same vGPUs again after its kernel or driver changed framework: from mdevs to virtual
+    functions with a type, or back.
 
     \b
       vgpumgr migrate-framework kvm01 --check
       vgpumgr migrate-framework 'kvm0*' --yes
 
-    Each slot gets the same type on the same GPU, and its claim keeps all that it says. What no VM claims is freed. Asks
-    first. If a VM runs, or a type is no longer there, nothing is changed on its host (exit 5).
+    Each slot gets the same type on the same GPU, and its claim keeps all that it says. What no VM claims is freed. It
+    asks first. If a VM runs, or a type is no longer there, nothing is changed on its host (exit 5).
     """
     from vgpumgr.cli.text import fleet_text, output
     from vgpumgr.cli.wiring import build_context
@@ -88,6 +88,6 @@ def _closing(result: FleetResult, elapsed_s: float) -> Iterator[str]:
 
     for plan in result.fleet.plans:
         if not plan.tasks:
-            yield f"{plan.host}: every vGPU of ours is as its GPU makes them. Nothing to do."
+            yield f"{plan.host}: every vGPU of vgpumgr has the framework of its GPU. Nothing to do."
     if any(plan.tasks for plan in result.fleet.plans):
         yield from fleet_text.closing(result, elapsed_s)

@@ -34,7 +34,7 @@ class About(TypedDict, total=False):
 class Case:
     """`domains`: None if libvirt did not answer.
 
-    `ahead_s`: how far the host's clock is before the controller's, at least.
+    `ahead_s`: by how many seconds the host's clock is ahead of the controller's, at least.
     """
 
     facts: HostSnapshot

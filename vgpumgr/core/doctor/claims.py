@@ -33,7 +33,7 @@ def other_framework(case: Case) -> Iterator[Illness]:
         was = "an mdev" if isinstance(claim.binding.device, Mdev) else "a virtual function"
         text = "the vGPU of {} {} was {}; the framework of GPU {} is {} now"
         what = say(text, domain.name, claim.slot, was, gpu.pci, gpu.framework or "?")
-        mend = say("`{}` makes each again as it was", Command("vgpumgr", "migrate-framework", case.host))
+        mend = say("`{}` re-creates each with its type", Command("vgpumgr", "migrate-framework", case.host))
         seen = "the VM's definition and /sys"
         yield case.ill("other-framework", what, seen, mend, gpu=gpu.pci, vm=domain.name, slot=claim.slot)
 

@@ -141,7 +141,7 @@ def unlicensed(case: Case) -> Iterator[Illness]:
         if line.endswith("Unlicensed (Restricted)"):
             what = say("a guest of {} has no licence ({})", case.host, Own(f"its nvidia-vgpu-mgr has pid {pid}"))
             mend = say(
-                "look into the guest, which alone asks the licence server: `{}`, and the log of nvidia-gridd",
+                "look inside the guest, because only the guest asks the licence server: `{}`, and the log of nvidia-gridd",
                 Command("nvidia-smi", "-q"),
             )
             yield case.ill("unlicensed", what, line, mend)

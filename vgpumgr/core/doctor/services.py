@@ -70,9 +70,9 @@ def clock(case: Case) -> Iterator[Illness]:
         what = say(
             "the clock of {} is {} the controller's",
             case.host,
-            Own(f"{abs(off_s)} s {'before' if off_s > 0 else 'behind'}"),
+            Own(f"{abs(off_s)} s {'ahead of' if off_s > 0 else 'behind'}"),
         )
         mend = say(
             "`{}` on {}; compare this machine's clock, too", Command("timedatectl", "set-ntp", "true"), case.host
         )
-        yield case.ill("clock", what, "the times that both say at the same moment", mend)
+        yield case.ill("clock", what, "the time of each, read at the same moment", mend)

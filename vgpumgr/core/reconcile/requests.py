@@ -114,7 +114,7 @@ def _guard_same(view: HostView, claim: Claim, plan: Plan, to: ExactPlace) -> Non
     if target is None or not to.holds(target.exact_place) or target.type_name != claim.binding.type_name:
         look = command("list", view.snapshot.host)
         raise errors.NoCapacity(
-            say("{} slot {} does not get the same at the place that was meant for it", plan.about, claim.slot),
+            say("{} slot {} cannot get the same vGPU at the place planned for it", plan.about, claim.slot),
             hint=say("something else is there now (`{}`): once that is gone, run the command again", look),
         )
 

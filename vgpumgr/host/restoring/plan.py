@@ -150,7 +150,7 @@ def _check_functions(gpu: GpuFact, vfs: Mapping[str, int], entry: LedgerEntry) -
         mig = [_mig_step(entry)] if entry["mig"] is not None else []
         raise _Waits(why, *mig, _vfs_step(entry, on=True))
     if on_function == (gpu["framework"] == MDEV_PF) or (entry["uuid"] is None) != (gpu["framework"] == VENDOR_VFIO):
-        way = "the driver now makes vGPUs in another way ({}): `vgpumgr migrate-framework` makes it so"
+        way = "its GPU's framework is now {}: run `vgpumgr migrate-framework`"
         raise _Lost(way.format(gpu["framework"]))
 
 

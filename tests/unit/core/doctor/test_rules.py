@@ -181,7 +181,9 @@ def test_an_mdev_on_two_hosts_is_a_doubt_that_says_who_runs_with_it() -> None:
     assert not one.is_wrong
 
 
-@pytest.mark.parametrize(("ahead_s", "said"), [(60, None), (61, "61 s before"), (-60, None), (-3600, "3600 s behind")])
+@pytest.mark.parametrize(
+    ("ahead_s", "said"), [(60, None), (61, "61 s ahead of"), (-60, None), (-3600, "3600 s behind")]
+)
 def test_a_clock_more_than_a_minute_off_is_told(ahead_s: float, said: str | None) -> None:
     found = [one.what for one in services.clock(replace(case(), ahead_s=ahead_s))]
     assert found == ([] if said is None else [f"the clock of kvm01 is {said} the controller's"])

@@ -13,9 +13,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.unit.host.fakehost import VENDOR, FakeHost, make_step, no_nvml
+from tests.unit.host.fakehost import VENDOR, Asker, FakeHost, make_step, no_nvml
 from vgpumgr.host.files import Root
-from vgpumgr.host.ledger.lock import sanitise
+from vgpumgr.host.ledger.lock import HostLock, sanitise
+from vgpumgr.host.libvirt.service import Libvirt
 from vgpumgr.host.program import Channel, serve
 from vgpumgr.host.server import Server
 from vgpumgr.link.program import refusals
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.unit.host.conftest import Program
+    from vgpumgr.host.protocol.libvirt import LibvirtFact, LibvirtQuery
 
 
 @pytest.fixture
@@ -55,6 +57,30 @@ def test_an_owner_that_proc_does_not_show_is_null(host: FakeHost, run_program: C
         "message": "the host's lock is held by another run",
         "owner": None,
     }
+
+
+class Waits(Libvirt):
+    """A libvirt that answers once its hook has had the host's lock, as where a VM with a lazy vGPU starts."""
+
+    def __init__(self, root: Path) -> None:
+        super().__init__()
+        self._root = Root(root)
+
+    def begin_reading(self, query: LibvirtQuery) -> Callable[[], LibvirtFact]:
+        def finish() -> LibvirtFact:
+            lock = HostLock(self._root)
+            lock.take("libvirt's hook", 0)  # raises Refusal(Locked)
+            lock.give_back()
+            return {"read": query}  # type: ignore[typeddict-item,typeddict-unknown-key]
+
+        return finish
+
+
+def test_who_only_looks_waits_for_libvirt_without_the_lock_that_its_hook_waits_for(host: FakeHost) -> None:
+    asker = Asker(Server(host.root, nvml=no_nvml, libvirt=Waits(host.root)).answer)
+    query = {"names": True, "domains": True, "only": None, "saved": False, "wait_s": 1}
+    answer = asker.ask("observe", wait_s=0, libvirt=query)
+    assert answer["ok"]["libvirt"] == {"read": query}, answer
 
 
 def test_the_owner_of_another_hosts_lock_is_not_named(

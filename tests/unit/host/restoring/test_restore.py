@@ -171,7 +171,7 @@ def test_a_driver_of_another_framework_gets_nothing(before: str, after: str) -> 
     machine = fleet.machines[HOST]
     attach(fleet, "4Q")
     boot(machine, upgrade=Upgrade(framework=after))
-    way = f"the driver now makes vGPUs in another way ({after}): `vgpumgr migrate-framework` makes it so"
+    way = f"its GPU's framework is now {after}: run `vgpumgr migrate-framework`"
     assert list(missing(restore(machine)).values()) == [way]
     assert there(machine) == {}
 

@@ -82,7 +82,8 @@ def allow(sshd: Sshd, *files: Path) -> None:
 
 
 def attempts(sshd: Sshd) -> int:
-    """How many keys sshd was offered, by its log."""
+    """How many keys sshd was offered, by its log: of each session all of it is there once its processes have ended."""
+    wait_for(lambda: not sshd.sessions(), 60)
     return sshd.log.count("Accepted publickey") + sshd.log.count("Failed publickey")
 
 
