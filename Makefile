@@ -35,11 +35,11 @@ test: install
 	$(MAKE) --no-print-directory -j2 lint test-suite
 
 # Each file's tests together because they share a lab; acceptance, which takes longest, first.
-SIMULATOR := tests/lab tests/kernel
+LATER := tests/acceptance/long tests/lab tests/kernel
 RUN := $(VENV)/bin/pytest -n 4 --dist loadfile --no-loadscope-reorder
 
 test-suite: compiled
-	$(RUN) tests $(addprefix --ignore=,tests/pages tests/crash $(SIMULATOR)) --durations=20 $(PYTEST_ARGS)
+	$(RUN) tests $(addprefix --ignore=,tests/pages tests/crash $(LATER)) --durations=20 $(PYTEST_ARGS)
 
 # The same tests in another order: no test may need what another one left. SEED=N to see a run again.
 test-shuffled: install
@@ -64,9 +64,10 @@ coverage: install
 test-laws: install
 	VGPUMGR_DOSE=full $(VENV)/bin/pytest tests/unit tests/lab -m hypothesis -n 2 -q $(PYTEST_ARGS)
 
-# The simulator's own tests: that its driver, its NVML and its hosts are as those that they stand for.
+# What needs hosts for long: the long stories of acceptance, and the simulator's own tests: that its driver, its NVML and its hosts
+# are as those that they stand for.
 test-lab: install
-	$(BESIDE) $(RUN) $(SIMULATOR) --durations=5 $(PYTEST_ARGS)
+	$(BESIDE) $(RUN) $(LATER) --durations=5 $(PYTEST_ARGS)
 
 # What README.md and docs/ tell a reader to type: run in labs, and compared with what they show (tests/pages). `make sessions` writes
 # what is printed into the pages.

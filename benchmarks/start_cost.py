@@ -4,7 +4,7 @@
 
 Medians of nine, run in turn. For the imports of an attach, a process imports in turn what a real attach in the lab had
 imported at its end, and reports its CPU. It is no test, because a loaded machine would fail it; what keeps it low, the
-imports, is tested in tests/unit/cli/test_startup.py and tests/acceptance/test_imports.py.
+imports, is tested in tests/unit/cli/test_startup.py and tests/acceptance/long/test_imports.py.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Lazy vGPUs on a real libvirt, which calls the hook: at a start, a failed start, an end and a boot.
 
-A managed save is in tests/acceptance/test_lazy.py: QEMU saves no VM with a device of VFIO that cannot migrate.
+A managed save is in tests/acceptance/long/test_lazy.py: QEMU saves no VM with a device of VFIO that cannot migrate.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ from tests.sources import PRODUCT, ROOT
 HERE = Path(__file__)
 # Module → the test, elsewhere, that proves it. The list may only get shorter.
 ELSEWHERE = {
-    "vgpumgr.controller.adopt": "acceptance/test_lost_ledger.py",
+    "vgpumgr.controller.adopt": "acceptance/long/test_lost_ledger.py",
     "vgpumgr.controller.install_files": "unit/cli/commands/test_nightly.py",
     "vgpumgr.controller.of_board": "acceptance/test_of_board.py",
     "vgpumgr.core.evidence.ending": "unit/core/slot/test_detach.py",

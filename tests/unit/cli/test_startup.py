@@ -1,5 +1,5 @@
 """What the program imports before it knows that it needs it. benchmarks/start_cost.py says what that saves, and
-tests/acceptance/test_imports.py what each command imports in the end.
+tests/acceptance/long/test_imports.py what each command imports in the end.
 """
 
 from __future__ import annotations

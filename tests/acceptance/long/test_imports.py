@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.lab
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 BROUGHT = {"paramiko": {"bcrypt", "cffi", "cryptography", "pynacl"}, "jinja2": {"markupsafe"}}
 
 INVENTORY = {"pyyaml"}
