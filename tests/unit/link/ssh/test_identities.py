@@ -251,13 +251,17 @@ class FakeAgent:
         self._listener.bind(str(path))
         self._listener.listen()
         self.ended = threading.Event()
-        threading.Thread(target=self._serve, daemon=True).start()
+        self._thread = threading.Thread(target=self._serve, daemon=True)
+        self._thread.start()
 
     def line(self) -> str:
         return f"sk-ssh-ed25519@openssh.com {base64.b64encode(self.blob).decode()} fido\n"
 
     def close(self) -> None:
+        """Nobody waits in accept() any longer: it would go on by the descriptor's number, which the next agent is given."""
         self.ended.set()
+        self._listener.shutdown(socket.SHUT_RDWR)
+        self._thread.join()
         self._listener.close()
 
     def _serve(self) -> None:
