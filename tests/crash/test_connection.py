@@ -22,12 +22,11 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.lab
 
 CUTS = dose(3, 10)  # on each host
-_TIMEOUT = "3"  # seconds, of each stage
+_TIMEOUT = "3"  # seconds, of each stage of a conversation that is cut
 
 
-def through(rig: Rig, proxy: Proxy, vm: str, folder: Path) -> Controller:
-    env = inventory_through(rig.lab, host_of(vm), proxy, folder / vm)
-    return rig.attach(vm, "--timeout", _TIMEOUT, **env)
+def through(rig: Rig, proxy: Proxy, vm: str, folder: Path, *options: str) -> Controller:
+    return rig.attach(vm, *options, **inventory_through(rig.lab, host_of(vm), proxy, folder / vm))
 
 
 def port_of(rig: Rig, vm: str) -> int:
@@ -44,7 +43,7 @@ def test_connection_cut_at_each_piece(rig: Rig, tmp_path: Path) -> None:
 
     def attach(vm: str, cut_after: int, how: str) -> None:
         with Proxy(port_of(rig, vm), cut_after=cut_after, how=how) as proxy:
-            one = through(rig, proxy, vm, tmp_path)
+            one = through(rig, proxy, vm, tmp_path, "--timeout", _TIMEOUT)
             must(one, 0, *HALTED)
             assert one.seconds < LEASE_S, f"{how} after {cut_after}: {one}"
             happened.append(proxy.cut.is_set())

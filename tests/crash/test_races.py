@@ -84,7 +84,7 @@ def test_two_attaches_of_an_owner_never_pass_its_quota_together(rig: Rig, tmp_pa
     (inventory / "group_vars/all.yml").write_text("vgpumgr_owner: team-a\nvgpumgr_quota: {team-a: {vgpus: 1}}\n")
     own = {"VGPUMGR_INVENTORY": str(inventory)}
     with held(rig, "attach", "a01", at="before:put_claim", file=tmp_path / "hold", **own) as first:
-        impatient = must(rig.attach("b01", "--timeout", "2", **own), 6)
+        impatient = must(rig.attach("b01", "--timeout", "8", **own), 6)
         assert "another run is under way on this controller" in impatient.err
     must(first)
     assert "over its quota" in must(rig.attach("b01", **own), 5).err
