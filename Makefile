@@ -7,7 +7,7 @@ SHELL := /bin/bash
 # Some containers forbid compiled files. Without them each worker compiles all tests, and each process of a test all of vgpumgr.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: install demo check test test-suite test-all test-shuffled coverage test-laws test-lab test-docs sessions pictures schemas test-crash test-collection test-sanity test-kernel test-kernel-commit kernel-images kernel-images-commit test-kills test-gpu soak lint docs bench lock clean
+.PHONY: install demo check test test-suite test-all test-shuffled coverage test-laws test-long test-lab test-docs sessions pictures schemas test-crash test-collection test-sanity test-kernel test-kernel-commit kernel-images kernel-images-commit test-kills test-gpu soak lint docs bench lock clean
 install: $(STAMP)
 
 $(STAMP): pyproject.toml requirements.lock requirements-build.lock tools/install.sh
@@ -35,16 +35,17 @@ test: install
 	$(MAKE) --no-print-directory -j2 lint test-suite
 
 # Each file's tests together because they share a lab; acceptance, which takes longest, first.
-LATER := tests/acceptance/long tests/lab tests/kernel
+LONG := tests/acceptance/long
+SIMULATOR := tests/lab tests/kernel
 RUN := $(VENV)/bin/pytest -n 4 --dist loadfile --no-loadscope-reorder
 
 test-suite: compiled
-	$(RUN) tests $(addprefix --ignore=,tests/pages tests/crash $(LATER)) --durations=20 $(PYTEST_ARGS)
+	$(RUN) tests $(addprefix --ignore=,tests/pages tests/crash $(LONG) $(SIMULATOR)) --durations=20 $(PYTEST_ARGS)
 
 # The same tests in another order: no test may need what another one left. SEED=N to see a run again.
 test-shuffled: install
 	@seed=$${SEED:-$$RANDOM}; echo "make test-shuffled SEED=$$seed"; \
-	$(MAKE) --no-print-directory test-suite PYTEST_ARGS="--random-order-bucket=module --random-order-seed=$$seed $(PYTEST_ARGS)"
+	$(MAKE) --no-print-directory test-suite test-long PYTEST_ARGS="--random-order-bucket=module --random-order-seed=$$seed $(PYTEST_ARGS)"
 
 # In a fresh clone each worker would compile every test for itself: one process does it for all.
 .PHONY: compiled
@@ -53,7 +54,7 @@ compiled: install
 
 # All that there is, in full doses. It takes hours: docs/testing.md says which part to run before which change.
 test-all: export VGPUMGR_EVERY_TURN := yes
-test-all: lint coverage test-laws test-suite test-lab test-docs test-kills test-collection test-sanity test-kernel demo
+test-all: lint coverage test-laws test-suite test-long test-lab test-docs test-kills test-collection test-sanity test-kernel demo
 
 # The core's branch coverage is part of the promise (95 %); what lies under tests/unit/core counts for it. The tests that name their
 # cases are enough for it: the laws (hypothesis) go through the same lines a hundred times, and watched they take five times as long.
@@ -64,10 +65,13 @@ coverage: install
 test-laws: install
 	VGPUMGR_DOSE=full $(VENV)/bin/pytest tests/unit tests/lab -m hypothesis -n 2 -q $(PYTEST_ARGS)
 
-# What needs hosts for long: the long stories of acceptance, and the simulator's own tests: that its driver, its NVML and its hosts
-# are as those that they stand for.
+# The long stories of acceptance.
+test-long: install
+	$(RUN) $(LONG) --durations=5 $(PYTEST_ARGS)
+
+# The simulator's own tests: that its driver, its NVML and its hosts are as those that they stand for.
 test-lab: install
-	$(BESIDE) $(RUN) $(LATER) --durations=5 $(PYTEST_ARGS)
+	$(BESIDE) $(RUN) $(SIMULATOR) --durations=5 $(PYTEST_ARGS)
 
 # What README.md and docs/ tell a reader to type: run in labs, and compared with what they show (tests/pages). `make sessions` writes
 # what is printed into the pages.
