@@ -39,9 +39,9 @@ def certify_command(settings: Settings, *, name: str, gpu_id: str | None, tries:
       vgpumgr host certify kvm01 --report kvm01.json
       vgpumgr host certify kvm01 --allow-destructive --gpu-id 0000:41:00.0
 
-    It only reads, unless --allow-destructive is given; then it asks first. The report has what the driver shows, but no
-    names, serial numbers and UUIDs of yours; `vgpumgr lab up --like FILE` imitates it. `vgpumgr docs
-    hardware-checklist` has the list of beliefs.
+    The command only reads, unless --allow-destructive is given; then it asks before it changes anything. The report has
+    what the driver shows, but no names, serial numbers and UUIDs of yours; `vgpumgr lab up --like FILE` imitates it.
+    `vgpumgr docs hardware-checklist` has the list of beliefs.
     """
     from vgpumgr.cli.wiring import build_context
     from vgpumgr.controller import certify as use_case

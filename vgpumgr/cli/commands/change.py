@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 @click.option(
     "--replace",
     is_flag=True,
-    help="Replace the slot's vGPU. Creates the new one before it removes the old one, if there is room. Asks first.",
+    help="Replace the slot's vGPU: the new one is made before the old one is removed, if there is room. The command asks before it replaces anything.",
 )
 @choosing.on("Where to look for the VM. A vGPU is only ever made on its VM's own host.")
 @gpus.one("Use only this GPU of the host.")
@@ -62,7 +62,7 @@ if TYPE_CHECKING:
 @click.option(
     "--live",
     is_flag=True,
-    help="Also plug it into the running VM, not only at its next start. Asks first; refused if anything prevents it.",
+    help="Also plug it into the running VM, not only at its next start. The command asks before it does that, and refuses if anything prevents it.",
 )
 @plan_files.out_option
 @plan_files.plan_option

@@ -53,8 +53,8 @@ def defrag(
       vgpumgr defrag 'kvm0*' --gpu-memory 24G --max-moves 2
 
     Each VM keeps exactly what its claim says; a vGPU is made at its new place before the old one is removed. Nothing in
-    use is touched. It asks first. If the wish fits already, nothing is done; if N moves are not enough, it exits with
-    5 and changes nothing. Attach then makes the vGPUs: `vgpumgr place` says where.
+    use is touched. The command asks before it changes anything. If the wish fits already, it does nothing; if N moves
+    are not enough, it changes nothing and exits with 5. Attach then makes the vGPUs: `vgpumgr place` says where.
     """
     from vgpumgr.cli.text import defrag_text
     from vgpumgr.cli.wiring import build_context

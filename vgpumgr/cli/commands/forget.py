@@ -25,8 +25,8 @@ def forget(settings: Settings, *, name: str) -> int:
       vgpumgr forget vm01 --check
       vgpumgr forget kvm07
 
-    Asks first. Refused (exit 5) for a VM that still has a vGPU or is declared, and for a host in the inventory: use
-    `detach` or `vgpumgr host purge` first.
+    The command asks before it removes anything. It refuses (exit 5) a VM that still has a vGPU or is declared, and a
+    host in the inventory: use `detach` or `vgpumgr host purge` first.
     """
     from vgpumgr.cli.rows import printing
     from vgpumgr.cli.rows.things import FORGOTTEN

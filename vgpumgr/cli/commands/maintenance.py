@@ -92,8 +92,8 @@ def drain(settings: Settings, *, host: str, gpu_id: str | None, reason: str, wai
       vgpumgr drain kvm02 --gpu-id 0000:41:00.0 --reason 'ECC errors'
 
     Draining a host leaves its idle vGPUs, which come back after a reboot. Draining a GPU, which may be taken out, moves
-    them to other GPUs of the host (asks first). Exit 5 while anything is in the way: a VM that runs, a vGPU that is not
-    ours, one that fits nowhere else.
+    them to other GPUs of the host; the command asks before it moves any. Exit 5 while anything is in the way: a VM that
+    runs, a vGPU that is not ours, one that fits nowhere else.
     """
     from vgpumgr.cli.rows import printing
     from vgpumgr.cli.rows.vgpus import DRAIN

@@ -34,8 +34,9 @@ def migrate_framework(settings: Settings, *, hosts: tuple[str, ...], out: str | 
       vgpumgr migrate-framework kvm01 --check
       vgpumgr migrate-framework 'kvm0*' --yes
 
-    Each slot gets the same type on the same GPU, and its claim keeps all that it says. What no VM claims is freed. It
-    asks first. If a VM runs, or a type is no longer there, nothing is changed on its host (exit 5).
+    Each slot gets the same type on the same GPU, and its claim keeps all that it says. What no VM claims is freed. The
+    command asks before it changes anything. If a VM of a host runs, or one of its types is no longer there, nothing is
+    changed on that host (exit 5).
     """
     from vgpumgr.cli.text import fleet_text, output
     from vgpumgr.cli.wiring import build_context
@@ -83,7 +84,7 @@ def _obstacles(fleet: FleetPlan) -> list[Finding]:
 
 
 def _closing(result: FleetResult, elapsed_s: float) -> Iterator[str]:
-    """The last line; of hosts where nothing is to be done, one that says so."""
+    """A line for each host where nothing is to be done, then the last line."""
     from vgpumgr.cli.text import fleet_text
 
     for plan in result.fleet.plans:

@@ -60,9 +60,9 @@ def set_command(
 
     The driver changes the mode of an empty GPU only, so idle vGPUs of ours are removed for a moment and re-created. The
     command is refused while a VM runs with a vGPU of the GPU, if a vGPU there is not ours, if not all would find room
-    again, and, for mixed-size mode, with the scheduler policy fixed-share. It asks first. The mode lasts until the
-    host's next boot; reconcile restores it for vGPUs that were made in it, and in any case if the inventory declares it
-    (vgpumgr_gpus).
+    again, and, for mixed-size mode, with the scheduler policy fixed-share. The command asks before it changes anything.
+    The mode lasts until the host's next boot; reconcile restores it for vGPUs that were made in it, and in any case if
+    the inventory declares it (vgpumgr_gpus).
 
     To change MIG mode, vgpumgr removes the GPU's vGPUs, lets sriov-manage remove and re-create the virtual functions,
     and gives each slot that the new mode can serve a vGPU again (docs/mig.md). Move or detach the others first.

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 @click.group()
 @root_options
 def partition() -> None:
-    """Divide the GPUs that have no vGPU (equal-size, mixed-size, MIG) by what is asked for."""
+    """Choose the mode of the GPUs without vGPUs (equal-size, mixed-size, MIG) by what is asked for."""
 
 
 def _options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -46,16 +46,16 @@ def _options(command: Callable[..., Any]) -> Callable[..., Any]:
 @rows.options(PARTITION)
 @common_options
 def advise_command(settings: Settings, *, hosts: tuple[str, ...], weeks: int, allow_reset: bool) -> int:
-    """What each GPU without vGPUs should be, and what that gains. Changes nothing.
+    """Say which mode each GPU without vGPUs should have, and what that gains. The command changes nothing.
 
     \b
       vgpumgr partition advise
       vgpumgr partition advise rack1 --weeks 8 -o json
 
-    What is asked for: declared slots that have no vGPU yet and what waits, each on its VM's host, and before anything
-    else; then the mix of profiles that was attached in the last weeks (by the journal, of the host itself if it has
-    any), as much as the idle GPUs hold. A GPU with a vGPU, a reservation or a cordon is left out; what the inventory
-    declares stays.
+    First the GPUs serve the declared slots without vGPU and the slots that wait, each on its VM's host. What room
+    remains serves the mix of profiles that was attached in the last weeks, by the journal: to VMs of that host, or of
+    all hosts if there were none. A GPU with a vGPU, a reservation or a cordon is left out; what the inventory declares
+    stays.
     """
     from vgpumgr.cli.wiring import build_context
     from vgpumgr.controller import partition as use_case
@@ -73,14 +73,14 @@ def advise_command(settings: Settings, *, hosts: tuple[str, ...], weeks: int, al
 @_options
 @common_options
 def apply_command(settings: Settings, *, hosts: tuple[str, ...], weeks: int, allow_reset: bool) -> int:
-    """Give the GPUs without vGPUs the modes and GPU instances that `advise` names. It asks first.
+    """Give the GPUs without vGPUs the modes and GPU instances that `advise` names.
 
     \b
       vgpumgr partition apply kvm01 --check
       vgpumgr partition apply kvm01
 
-    The size of a GPU in equal-size mode needs no step: its first vGPU fixes it. The findings name the lines of the
-    inventory that keep what is set.
+    The command asks before it changes anything. The size of a GPU in equal-size mode needs no step: its first vGPU
+    fixes it. The findings name the lines of the inventory that keep what is set.
     """
     from vgpumgr.controller import partition as use_case
 

@@ -48,9 +48,9 @@ def place(
       vgpumgr place --profile 4Q --count 8 --policy all
       vgpumgr place --profile 8Q --count 3 --hold 30m
 
-    Each is placed on what those before it leave. Make the VM on that host, then attach: it gets the same GPU if nothing
-    else came in between. With --hold nothing can: the last line names the reservation for attach. If fewer than N find
-    a place, exit 5.
+    Each vGPU gets a place in the room that those before it leave. Make the VM on that host, then attach: it gets the
+    same GPU if nobody else has taken the place in between. With --hold nobody can: the last line names the reservation
+    for attach. If fewer than N find a place, exit 5.
     """
     if hold is not None:
         return _held(settings, asked, () if on is None else (on,), policy, count, hold=hold)

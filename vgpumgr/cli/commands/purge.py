@@ -27,8 +27,8 @@ def purge_command(settings: Settings, *, name: str) -> int:
       vgpumgr host purge kvm01 --check
       vgpumgr host purge kvm01
 
-    It asks first. While anything of it is in use, nothing is changed (exit 5). What vgpumgr did not make stays, and is
-    named.
+    The command asks before it changes anything. While any of this is in use, it changes nothing (exit 5). It leaves
+    what vgpumgr did not make, and names it.
     """
     from vgpumgr.cli.rows import printing
     from vgpumgr.cli.rows.things import PURGED

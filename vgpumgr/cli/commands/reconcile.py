@@ -126,7 +126,7 @@ def reconcile(
     restart_window: bool,
     start: bool,
 ) -> int:
-    """Reconcile every host with the inventory and earlier attaches. Prompts before anything is removed.
+    """Reconcile every host with the inventory and earlier attaches. The command asks before it removes anything.
 
     \b
       vgpumgr reconcile --check

@@ -81,7 +81,8 @@ def set_command(
       vgpumgr scheduler set --on 'kvm0*' --board A40 --policy equal-share --frequency 480 --check
 
     The driver sets it on an empty GPU only, so idle vGPUs of ours are removed for a moment and re-created unchanged.
-    The command is refused while a VM runs with a vGPU of the GPU, and if a vGPU there is not ours. It asks first.
+    The command is refused while a VM runs with a vGPU of the GPU, and if a vGPU there is not ours. It asks before it
+    changes anything.
     """
     from vgpumgr.cli.wiring import build_context
     from vgpumgr.controller import gpu_setting as use_case

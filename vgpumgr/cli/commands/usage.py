@@ -52,10 +52,10 @@ _BARS = "sm.series"
     "--over",
     type=Percent(most=10_000),
     metavar="PCT",
-    help="Only vGPUs that used more than so much of their guaranteed share (OF SHARE) or of their framebuffer.",
+    help="Only vGPUs that used more than this of their guaranteed share (OF SHARE) or of their framebuffer.",
 )
 @click.option(
-    "--by", type=click.Choice(["owner"]), help="Hours by owner, for a bill: of GPUs, used ones, and of framebuffer."
+    "--by", type=click.Choice(["owner"]), help="For a bill: each owner's GPU hours, used GPU hours and GiB hours."
 )
 @choosing.on("Only what was on these hosts.")
 @rows.options(USAGE, OWNERS)
@@ -83,10 +83,10 @@ def usage(
       vgpumgr usage -o json | jq '.vgpus[] | select(.sm.p95 != null and .sm.p95 < 10) | .vm'
 
     SM, P50, P95 and MAX are percent of the whole GPU over the time that was measured (COVERAGE of the window). OF SHARE
-    is SM relative to the share that the vGPU's type or the scheduler guarantees. Times begin at a quarter of an hour. A
-    question mark means that the VM was off the whole time or the driver did not report the value; a vGPU of which less
-    than 95 % of --idle's time is known is not idle but unknown, and named below. OFF SINCE is when `collect` first saw
-    its VM off. The command contacts no host and writes nothing.
+    is SM relative to the share that the vGPU's type or the scheduler guarantees. The window begins at a quarter of an
+    hour. A question mark means that the VM was off the whole time or the driver did not report the value. With --idle,
+    a vGPU that was measured for less than 95 % of the time counts as unknown, and a line below the table names it. OFF
+    SINCE is when `collect` first saw its VM off. The command contacts no host and writes nothing.
     """
     _rest_the_collector(click.get_current_context())
     from vgpumgr.controller import environment
