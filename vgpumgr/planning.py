@@ -79,7 +79,7 @@ class _Model:
         return self.cp.new_int_var(0, most, "")
 
     def goals(self) -> tuple[Any, Any]:
-        """As many vGPUs as possible; and of as many the largest."""
+        """What to maximise: first the number of vGPUs, then their sizes."""
         unit = math.gcd(*self.task.sizes)
         placed = [sum(supply) for supply in self.supply]
         for one, number in zip(placed, self.task.numbers, strict=True):
@@ -107,9 +107,10 @@ class _Model:
         self.readers.append(read)
 
     def _bound(self, shapes: Mapping[int, Shape], used: Any, count: int) -> Any:
-        """GPUs, or instances, that are bound to one size each. Of a type no more lie there than its maximum lets in.
+        """GPUs, or instances, each of which takes one size only, and no more of a type than its maximum.
 
-        Dealt in turn, the type with the least maximum first, they keep that maximum on each.
+        The model only limits the sums. `read` deals the vGPUs out in turn, the type with the least maximum first, so
+        that each GPU keeps within the maximum.
         """
         groups = []
         for size in {shape.size_mib for shape in shapes.values()}:

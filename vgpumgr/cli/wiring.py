@@ -1,4 +1,4 @@
-"""From settings to what use cases need; progress and warnings go to stderr."""
+"""Makes the context of a use case from the command's settings. Progress and warnings go to stderr."""
 
 from __future__ import annotations
 
@@ -46,13 +46,13 @@ def collect_seldom() -> None:
 
 
 def _shows_status(settings: Settings) -> bool:
-    """Whether a person is watching, and only `output` prints (-v would log, too)."""
+    """Whether a person is watching, and nothing but `output` prints: with -v the log does, too."""
     plain = settings.for_people and settings.log_format == "text" and not settings.quiet and not settings.verbose
     return plain and status_line.is_possible()
 
 
 def _tell_done(settings: Settings, change: Done) -> None:
-    """Print a line for each change, if neither the status line nor -v shows progress, as in a log."""
+    """Print a line for a finished change. Only if neither the status line nor -v shows progress."""
     steps = f"{change.steps.done} of {change.steps.planned} steps"
     output.progress(settings, f"{change.host}: {change.subject} done ({steps})", host=change.host)
 

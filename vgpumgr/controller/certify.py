@@ -227,9 +227,9 @@ class _OneGpu:
         self._answers.append(probes.answer(vgpu, belief, expected, seen, evidence))
 
     def _outcome(self, call: Callable[[], object], *, refused: bool = True) -> tuple[str | None, str]:
-        """What the driver answered, in a word, and its own words. None: our own guards refused it, and why.
+        """The driver's answer: one word, and its own text. None, and the reason, if our own guards refused the call.
 
-        Raises what is no answer; without `refused`, also what our guards say.
+        Raises every other error. `refused` False: raises the refusal of our guards, too.
         """
         try:
             call()

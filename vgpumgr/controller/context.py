@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Slow(NamedTuple):
-    """A host that has been running for so many seconds. `stage`: where in its work we wait for it (link/stages.py)."""
+    """A host whose work takes long. `seconds`: since it began. `stage`: what we wait for (link/stages.py)."""
 
     host: HostName
     seconds: float
@@ -36,7 +36,7 @@ class Steps(NamedTuple):
 
 
 class Done(NamedTuple):
-    """A finished task of a host. `subject`: `vm01 vgpu0` or `GPU 0000:41:00.0`. `steps`: of the whole run, so far."""
+    """A finished task of a host. `subject`: `vm01 vgpu0` or `GPU 0000:41:00.0`. `steps`: those of the whole run."""
 
     host: HostName
     subject: str

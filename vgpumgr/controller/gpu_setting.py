@@ -31,7 +31,7 @@ GpuPlanT = TypeVar("GpuPlanT", bound=GpuPlan)
 
 
 def show_modes(context: Context, hosts: Sequence[str] = ()) -> Fleet[ModeHost]:
-    """Read hosts (all if none is named) in bounded parallel, without libvirt. Raises UnknownHost."""
+    """Read the modes of hosts (all if none is named), without libvirt. Raises UnknownHost."""
     return _show(context, hosts, lambda one, facts: ModeHost(host=one.name, rows=modes.rows(facts, one.of_gpus)))
 
 

@@ -30,7 +30,8 @@ def install(
 ) -> Fleet[HostInstallation]:
     """Install this version where it is not, or is damaged. Raises UnknownHost.
 
-    `restore`: also what restores vGPUs after a boot, as where the inventory says so; what is there is always kept up.
+    `restore`: also install what restores vGPUs after a boot. That is installed, too, where the inventory says so, or
+    where it was installed before.
     """
 
     def restores(host: HostDeclaration, found: Installation) -> bool:

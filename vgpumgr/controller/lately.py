@@ -1,4 +1,4 @@
-"""What was attached lately by this controller: what placing and `partition` know of what is asked for."""
+"""What this controller attached lately. From that, placing and `partition` learn what is asked for."""
 
 from __future__ import annotations
 

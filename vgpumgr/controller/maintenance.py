@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def cordons(context: Context) -> Fleet[HostCordons]:
-    """The cordons of all hosts, read in bounded parallel, without libvirt. Raises InventoryError."""
+    """The cordons of all hosts, read without libvirt. Raises InventoryError."""
 
     def read(declaration: HostDeclaration) -> tuple[HostCordons, errors.VgpumgrError | None]:
         with open_session(context, declaration) as session:

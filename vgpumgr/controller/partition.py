@@ -57,7 +57,7 @@ def apply(
 
 
 def _findings(advice: HostAdvice) -> Iterator[Finding]:
-    """What would keep the settings, and what needs none."""
+    """The inventory's lines that would keep the settings, and the GPUs that need no setting."""
     for one in advice.gpus:
         text = None
         if one.line is not None:

@@ -43,7 +43,7 @@ ALL_POLICIES: Final = "all"
 
 
 def observe_fleet(context: Context, hosts: Sequence[str] = ()) -> Fleet[HostView]:
-    """Read hosts (all if none is named) in bounded parallel. Raises UnknownHost before anything is read."""
+    """Read hosts (all if none is named), a limited number at a time. Raises UnknownHost before anything is read."""
     return look_over(context, hosts, lambda view: view)
 
 
@@ -78,7 +78,7 @@ def look_over(
     *,
     doing: str = "reading",
 ) -> Fleet[View]:
-    """As observe_fleet, but holds only what `keep` returns for each view, which may be a hundred times as large."""
+    """As observe_fleet, but holds only what `keep` returns for each view. A view may be a hundred times as large."""
 
     def observe(declaration: HostDeclaration) -> tuple[View, errors.VgpumgrError | None]:
         try:
@@ -121,7 +121,7 @@ def quota_room(context: Context, owner: OwnerName) -> QuotaRoom | None:
 
 
 def policies(context: Context, hosts: Sequence[str], name: str | None) -> tuple[Policy, ...]:
-    """The policies to place by over these hosts: ALL_POLICIES, or the one of that name that one of them knows.
+    """The policies to place by over these hosts. ALL_POLICIES: every built-in one. A name: that one, if a host has it.
 
     None: the hosts' own, if they all have the same, else the default. Raises PolicyFailed and UnknownHost.
     """

@@ -133,7 +133,7 @@ def _carry_out(run: HostRun) -> HostEnd:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostEnd:
-    """A host's state afterwards, or as it would be. `rows`: each slot's row; of several, the last one of `list`."""
+    """A host's state afterwards, or as it would be. `rows`: each slot's row of `list`, or the last one of several."""
 
     after: HostView
     rows: Mapping[tuple[VmUuid | None, Slot | None], VgpuRow]

@@ -50,7 +50,7 @@ class Changed:
 def reservations(context: Context, hosts: Sequence[str] = ()) -> Fleet[tuple[Reserved, ...]]:
     """The reservations of hosts (all if none is named), the declared ones last. Raises UnknownHost.
 
-    Only where some are declared libvirt is asked, too: what their owners' VMs have counts.
+    If a host has declared ones, its libvirt is asked, too: what the owners' VMs have already counts as theirs.
     """
 
     def read(declaration: HostDeclaration) -> tuple[tuple[Reserved, ...], errors.VgpumgrError | None]:
@@ -79,8 +79,8 @@ def reserve(
     policy: Policy,
     count: int,
 ) -> Changed:
-    """Keep `count` places for the request, as `place` finds them; none if they are not there. Those that are kept under
-    its name already stay, and count. `request.places` does not.
+    """Keep `count` places for the request, as `place` finds them, or none. Places that are already kept under its name
+    stay, and count. `request.places` is not used.
 
     Raises NoCapacity, UnknownProfile, ConflictingClaim if the name keeps something else, HostError, ApplyError.
     """

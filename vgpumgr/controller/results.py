@@ -159,7 +159,7 @@ class Fleet(Generic[View]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reserved:
-    """A place that is reserved, or was until now. `declared`: by the inventory, and only for as long."""
+    """A place that is reserved, or was until now. `declared`: by the inventory, and only as long as it says so."""
 
     host: HostName
     reservation: Reservation
@@ -223,7 +223,7 @@ class HostCordons:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VmReport:
-    """One VM as its host reports it. `errors`: of unread parts. `unread`: hosts that could not be asked for the VM."""
+    """One VM as its host reports it. `errors`: why parts were not read. `unread`: the hosts that could not be asked."""
 
     view: HostView
     domain: Domain
@@ -300,7 +300,7 @@ class PurgeResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CertifyResult:
-    """The result of certify. `answers`: of each GPU, one for each belief of `table`. `raw`: the capture, not scrubbed.
+    """The result of certify. `answers`: each GPU's answer to each belief of `table`. `raw`: the capture, not scrubbed.
 
     `outcome`: unchanged if nothing was tried, would_change if it would be, else done.
     """

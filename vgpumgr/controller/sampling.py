@@ -50,7 +50,7 @@ class Sampler:
         self._round_timeout_s = context.timing.round_timeout_s if round_timeout_s is None else round_timeout_s
 
     def round(self) -> tuple[Round, ...]:
-        """Read all hosts once, in bounded parallel. Rounds are in the hosts' order, even of failed or late hosts."""
+        """Read all hosts once, a limited number at a time. Returns one Round per host, in order, even if it failed."""
         begun = time.time()
         until = time.monotonic() + self._round_timeout_s
         for host in self._hosts:
@@ -173,7 +173,7 @@ class _Host:
         return link
 
     def _drop(self, failed: errors.VgpumgrError) -> None:
-        """Close the connection after a failure, so that the next round makes a new one. A busy host keeps its own."""
+        """Close the connection after a failure, so that the next round makes a new one; but not if the host is busy."""
         link = self._link
         if link is not None and not isinstance(failed, errors.Busy):
             self._link = None

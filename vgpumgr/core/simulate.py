@@ -295,7 +295,7 @@ def in_mode(gpu: Gpu, mode: Mode) -> Gpu:
 
 
 def cleared(gpu: Gpu) -> Gpu:
-    """The GPU with nothing on it, in the same mode. What its functions take is as before: see with_creatable."""
+    """The GPU with nothing on it, in the same mode. `creatable` of its functions is not changed: see with_creatable."""
     parents = tuple(replace(parent, vgpus=()) for parent in gpu.parents)
     return _with_places(replace(gpu, parents=parents, mig=gpu.mig and replace(gpu.mig, instances=())))
 

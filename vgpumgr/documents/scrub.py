@@ -72,7 +72,7 @@ class _Scrubber:
         return self._any.sub(lambda match: self._names[match[0]], text) if key == "why" else text
 
     def _number(self, text: str) -> str:
-        """The substitute of a UUID, or of a machine's id; of zeroes it is themselves."""
+        """The substitute for a UUID or a machine id. One that has only zeroes stays."""
         plain = text.replace("-", "").lower()
         if not plain.strip("0"):
             return text

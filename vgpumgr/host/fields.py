@@ -62,7 +62,7 @@ _TYPES: Dict[Any, Tuple[Check, str]] = {
 
 
 def checks_of(shape: type, narrower: Checks) -> Checks:
-    """The checks of a TypedDict's keys: from `narrower`, else by type. An object's own keys are not checked."""
+    """The checks of a TypedDict's keys: from `narrower`, else by type. The keys of an object in it are not checked."""
     return {key: type_check(hint, narrower.get(key)) for key, hint in shape.__annotations__.items()}
 
 

@@ -1,4 +1,4 @@
-"""The journal: who changed what, when and why. History only: it says what is usual, and losing it loses nothing else.
+"""The journal: who changed what, when and why. It is history: plans only learn from it what is usual.
 
 A run is *begun* before the first write to a host and *ended* afterwards; one that never ended was killed or still runs.
 No failure here stops a change: an unwritable journal is reported once (`warn`) and kept as `problem`, which

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def _texts(value: list[str] | None, _row: Row) -> str | None:
-    """An empty text is said to be one."""
+    """The texts in one line. An empty text becomes the word `empty`."""
     return ", ".join(one or "empty" for one in value) if value else None
 
 

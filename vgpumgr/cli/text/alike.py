@@ -23,7 +23,7 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Alike:
-    """Several alike. `message` has … where they differ; `lines` are their names and what else they share."""
+    """Several texts as one. `message` has … where they differ; `lines` names them, and has what else they share."""
 
     message: str
     lines: tuple[str, ...]
@@ -63,7 +63,7 @@ class _Said(Generic[_T]):
 
 
 def grouped(errors: Iterable[VgpumgrError]) -> list[VgpumgrError | Alike]:
-    """The errors, those that are alike as one, where the first was. Fewer than FEWEST hosts are not grouped."""
+    """The errors. Alike ones become one, at the place of the first. Fewer than FEWEST hosts are not grouped."""
     return _together(_of_host(error) for error in errors)
 
 

@@ -87,7 +87,7 @@ def closed(one: ClosedGpu) -> str:
 
 
 def below(found: Overview, *, of_gpus: bool) -> Iterator[str]:
-    """The GPUs that are closed, and how much of what is free is stranded; with `of_gpus` also that nothing is."""
+    """The GPUs that are closed, and how much of the free room is stranded. `of_gpus`: say so even if none is."""
     yield from map(closed, found.closed)
     gpus = counted(len(found.stranded), "GPU")
     stranded = [one.stranded_mib for one in found.stranded if one.stranded_mib]

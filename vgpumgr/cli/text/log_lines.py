@@ -42,7 +42,7 @@ _TEXT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
 
 class _Text(logging.Formatter):
-    """`17:36:08.123 kvm01: logging in`, without raw text from a host (a version line comes before any key check)."""
+    """`17:36:08.123 kvm01: logging in`. Control characters are removed: even a host with a wrong key can send text."""
 
     def format(self, record: logging.LogRecord) -> str:
         host = getattr(record, "host", None)

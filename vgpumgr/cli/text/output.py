@@ -148,7 +148,7 @@ def cell(value: object) -> str:
 
 
 def print_document(settings: Settings, document: Mapping[str, object]) -> None:
-    """Print the whole of it, as json or yaml."""
+    """Print the whole document, as json or yaml."""
     if settings.output == "yaml":
         import yaml
 

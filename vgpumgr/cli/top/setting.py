@@ -1,4 +1,4 @@
-"""What the frames of `top` are made for."""
+"""The terminal and the options for which `top` draws a frame."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """What a frame is made for: the terminal, how many hosts are read how often, the command's own help.
+    """What a frame depends on besides the readings. `hosts`: how many are read. `manual`: the command's help.
 
-    `chosen`: VMs were named, and only theirs are shown. `past`: what the stored samples say of the last day.
+    `chosen`: VMs were named, so only their vGPUs are shown. `past`: what the stored samples say of the last day.
     """
 
     width: int

@@ -42,7 +42,7 @@ class Agreement(Generic[ShownT]):
 def agree(
     context: Context, consent: Consent[ShownT], planning: Planning[ShownT], *, asks: bool, whose: str
 ) -> Agreement[ShownT]:
-    """Have the plan confirmed. `asks`: the change needs that, whatever its plan is. `whose`: "the host", for messages.
+    """Have the plan confirmed. `asks`: even if it removes nothing. `whose`: "the host", for messages.
 
     Raises what planning raises, Declined or UsageError if the answer is no, PlanOutdated if the kept plan differs.
     """

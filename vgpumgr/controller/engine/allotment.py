@@ -4,8 +4,8 @@ Each host is planned as if there were no quota. If no owner with a quota gets mo
 were not read yet are read, and those on which something is added are planned again, in the order of their names: each
 with what is left after those before it. What is freed on one host counts for the others from the next command on.
 
-What is to be carried out is divided in a turn, by a lock beside the store: the commands of one controller have it one
-after the other. No host stays locked while a command waits for its turn, since the one that has it reads all hosts.
+The commands of one controller take turns at this, by a lock beside the store, and a command has its turn until its plan
+is carried out. While it waits for its turn it locks no host, since the command that has the turn reads all hosts.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ Seen = TypeVar("Seen")
 
 
 class Allotment:
-    """What each host of a command may take of the quotas: decided once for what is shown, and again, in our turn, for
-    what is carried out. A context manager, which ends the turn.
+    """What each host of a command may take of the quotas. It is decided for the plan that is shown, and, when the
+    command has its turn, again for the plan that is carried out. A context manager, which ends the turn.
     """
 
     def __init__(self, context: Context) -> None:
@@ -63,9 +63,10 @@ class Allotment:
                 self._growing[host] = run
 
     def look(self, look: Callable[[], Seen], unlock: Callable[[], None]) -> Seen:
-        """What `look` returns, which locks hosts and notes them. If their plans need it, our turn has come by then.
+        """Call `look`, which locks hosts and notes them, and take our turn if their plans need it. Returns its result.
 
-        Raises AlreadyRunning if others had it for too long.
+        If another command has the turn, the hosts are unlocked, we wait for the turn, and `look` is called again.
+        Raises AlreadyRunning if that takes too long.
         """
         self._forget()
         seen = look()
@@ -79,7 +80,7 @@ class Allotment:
         return seen
 
     def count_again(self) -> None:
-        """Before hosts are locked to carry out what was decided: wait for our turn, and decide again."""
+        """Wait for our turn, and decide again. To be called before hosts are locked for the changes."""
         if self._growing:
             try:
                 self._take_turn(wait_s=0)
@@ -90,7 +91,7 @@ class Allotment:
             self.decide()
 
     def end_turn(self) -> None:
-        """Others may have their turn: nothing of ours is carried out now."""
+        """Let other commands have the turn: this one carries out nothing now."""
         self._turn.close()
 
     def _forget(self) -> None:
@@ -104,13 +105,13 @@ class Allotment:
         self._take_turn(wait_s)
 
     def _take_turn(self, wait_s: float) -> None:
-        """Have our turn, if a plan gives more to an owner with a quota. Raises AlreadyRunning or StoreError."""
+        """Take our turn, if a plan gives more to an owner with a quota. Raises AlreadyRunning or StoreError."""
         self._turn.close()
         if self._growing and self._context.store is not None:
             self._turn.enter_context(only_one(self._context.store, self._context.by, name=QUOTAS, wait_s=wait_s))
 
     def of(self, host: HostName) -> Allowances | None:
-        """What a host may take, by owner: nothing more, if its plan took nothing. None: that is not decided yet."""
+        """What a host may take, by owner; empty if its plan takes nothing. None: that is not decided yet."""
         return None if self._allowances is None else self._allowances.get(host, {})
 
     def decide(self, failed: Iterable[HostName] = ()) -> tuple[HostRun, ...]:

@@ -182,7 +182,7 @@ class HostRun:
         return self._note_waits(view, work, plans), plans
 
     def _note_waits(self, view: HostView, work: Queue, plans: list[AnyPlan]) -> HostView:
-        """For each slot that found no room to the end, note since when it waits."""
+        """For each slot that found no room in the whole run, note since when it waits."""
         for planned in () if self._stopped() else work.notes:
             assert planned.plan is not None
             plans.append(planned.plan)
@@ -253,7 +253,7 @@ class HostRun:
 
 
 def task_result(planned: PlannedTask, outcome: errors.Success, error: errors.VgpumgrError | None = None) -> TaskResult:
-    """A task's result. `outcome` is for one with steps; without steps it is unchanged, with an error the error's."""
+    """A task's result: its error's outcome if it has one, `outcome` if it has steps, else unchanged or unverified."""
     failed = error or planned.refused
     if failed is not None:
         return TaskResult(planned=planned, outcome=failed.outcome, error=explained(failed))

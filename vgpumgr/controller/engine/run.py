@@ -67,7 +67,7 @@ class Run:
         *,
         waits: bool = True,
     ) -> dict[HostName, Ended[Value]]:
-        """Run `work` for every host, in bounded parallel.
+        """Run `work` for every host, a limited number at a time.
 
         `progress`: see Watch. `waits`: a Ctrl-C waits until the work has ended.
         """

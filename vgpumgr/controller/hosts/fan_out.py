@@ -1,4 +1,4 @@
-"""One function over many hosts in bounded parallel: a host that fails or hangs has a separate outcome.
+"""Runs one function for many hosts, a limited number at a time. A host that fails or hangs spoils no other.
 
 Each host has a daemon thread, so that one that hangs below us (a stopped peer, a library without a timeout) can be
 abandoned: it delays neither the other hosts nor the end of the program.

@@ -66,8 +66,8 @@ def find_vm(
 ) -> FoundVm:
     """Find a VM by name or UUID; with `or_gone`, also a VM that only a ledger still names.
 
-    `opened` is called for each host whose session is open, before the host is queried. An only candidate is not queried
-    for names: `ahead` reads it as the caller needs it.
+    `opened` is called for each host whose session is open, before the host is queried. If there is only one candidate,
+    it is not asked for names: `ahead` reads all that the caller needs.
 
     Raises UnknownVm, AmbiguousVm, UnknownHost or the HostError of its host.
     """

@@ -78,7 +78,7 @@ class ManyVms:
                 yield Finding(kind="unreached", host=host, text=text)
 
     def _gone_on(self, answer: Answer, vm: str) -> list[FoundVm]:
-        """The VM, if only this host's ledger names it; the ledger is read once, however many VMs are missing."""
+        """The VM, if this host's ledger names it. The ledger is read once, however many VMs are missing."""
         host = answer.host.name
         if host not in self._gone:
             session = answer.session or self._open.connect(answer.host)

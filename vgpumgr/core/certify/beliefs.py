@@ -73,7 +73,7 @@ def complete(
 ) -> tuple[Answer, ...]:
     """An answer for each belief about each GPU (address → framework), in the table's order.
 
-    What has none is unanswered: `why` by what the belief needs.
+    A belief without an answer is unanswered. `why`: the reason, by what the belief needs (Belief.needs).
     """
     found = {(one.gpu, one.belief): one for one in answers}
     return tuple(

@@ -72,9 +72,10 @@ def leftovers(facts: HostSnapshot, gpu: Gpu) -> Iterator[DestroyVgpu]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tries:
-    """What is tried on one empty GPU: `first` is made; the others, by belief, are asked for beside it, or before it.
+    """What is tried on one empty GPU. `first` is made. `before`: what is asked for before that, by belief.
 
-    `empty`: a VF that stays without a type; None if there is none, or if vGPUs are mdevs.
+    `beside`: what is asked for while `first` is there. `empty`: a VF that stays without a type; None if there is none,
+    or if vGPUs are mdevs.
     """
 
     first: VgpuSpec
@@ -84,7 +85,7 @@ class Tries:
 
     @classmethod
     def on(cls, gpu: Gpu) -> Tries | None:
-        """None if no function of the GPU offers a type."""
+        """The tries for a GPU; None if no function of it offers a type."""
         offers = {type_id for one in gpu.parents for type_id in one.creatable or {}}
         kinds = sorted((gpu.known_types[one] for one in offers if one in gpu.known_types), key=_by_size)
         if not kinds:
@@ -101,7 +102,7 @@ class Tries:
 
 
 def _unlisted(gpu: Gpu, kind: VgpuType) -> dict[str, VgpuType]:
-    """Types that no function lists, by belief. (An mdev has no file to ask for one.)"""
+    """Types that no function lists, by belief. None for mdevs: only a listed type has a file by which to ask for it."""
     if gpu.framework != VENDOR_VFIO:
         return {}
     found = {"unknown-type": replace(kind, id=_UNKNOWN_TYPE)}
@@ -121,7 +122,7 @@ def _spec(gpu: Gpu, parent: Parent, kind: VgpuType, number: int) -> VgpuSpec:
 
 
 def same_scheduler(facts: HostSnapshot, gpu: Gpu) -> SetScheduler | None:
-    """The step that sets best effort on a GPU that has it: it has no numbers that could be lost. None elsewhere."""
+    """The step that sets best effort again. None if the policy is another one or unknown: its numbers would be lost."""
     state = gpu.scheduler
     if state is None or gpu.uuid is None or state.policies.get("graphics") != BEST_EFFORT:
         return None

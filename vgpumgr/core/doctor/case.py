@@ -67,7 +67,7 @@ class Case:
 def of_kind(
     kind: str, what: str, evidence: str, mend: str, host: HostName | None = None, **about: Unpack[About]
 ) -> Illness:
-    """An illness of a host, or (None) of the controller's machine. Unless `about` does, its kind says how bad it is."""
+    """An illness of a host, or (None) of the controller's machine. It is as bad as its kind, unless `about` says."""
     usual = kinds.RULES[kind]
     return Illness(
         kind=kind,

@@ -1,4 +1,4 @@
-"""Illnesses of claims that no finding names: of another framework than the GPU has now, or of one UUID for two VMs."""
+"""Illnesses of claims that no finding names: another framework than the GPU has now, or one mdev for two VMs."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def other_framework(case: Case) -> Iterator[Illness]:
 
 
 def twice(case: Case) -> Iterator[Illness]:
-    """Claims of several VMs for one mdev, none of them a copy: the kernel has each UUID once (mdev core, EEXIST)."""
+    """Claims of several VMs for one mdev, none of them a copy. The kernel has each UUID once (mdev core, EEXIST)."""
     names: dict[Device, list[str]] = {}
     for domain, claim in case.claims:
         names.setdefault(claim.binding.device, []).append(domain.name)
@@ -53,7 +53,7 @@ def twice(case: Case) -> Iterator[Illness]:
 def on_two_hosts(cases: Sequence[Case]) -> Iterator[Illness]:
     """Mdevs with one UUID on several of these hosts, an illness for each host after the first.
 
-    The kernel knows its own only. It is right while a VM moves, so it is a doubt.
+    A kernel only knows the mdevs of its own host. While a VM moves, two hosts rightly have one; so this is a doubt.
     """
     found: dict[MdevUuid, list[tuple[Case, Gpu]]] = {}
     for case in cases:

@@ -24,7 +24,7 @@ _LINK: Final = "/sys/bus/pci/devices/{}/driver"
 
 
 def bound(case: Case) -> Iterator[Illness]:
-    """GPUs that another driver has, or none. A board that makes no vGPUs may be the host's console.
+    """GPUs that are bound to another driver or to none. A board that makes no vGPUs may be the host's console.
 
     nouveau and nova-core take a GPU at boot where they are not blacklisted (NVIDIA's vGPU guide, "Disabling the
     Nouveau Driver"). sriov-manage may leave a GPU unbound where it fails (cubecos, pull request 1141).
@@ -48,10 +48,10 @@ def bound(case: Case) -> Iterator[Illness]:
 
 
 def virtual_functions(case: Case) -> Iterator[Illness]:
-    """Virtual functions that nvidia does not have, although it has their GPU.
+    """Virtual functions that are not bound to nvidia, although their GPU is.
 
-    libvirt unbinds one for managed='yes'. Bound again, it takes no vGPU until SR-IOV was off and on (kernel/hypeman,
-    lib/devices/GPU.md).
+    libvirt unbinds one for managed='yes'. Even if it is bound again, it takes no vGPU until SR-IOV was turned off and
+    on (kernel/hypeman, lib/devices/GPU.md).
     """
     gpus = {gpu.pci for gpu in case.symptoms.gpus if gpu.driver == _NVIDIA}
     for one in case.symptoms.functions:
@@ -89,7 +89,7 @@ def without_functions(case: Case) -> Iterator[Illness]:
 
 
 def versions(case: Case) -> Iterator[Illness]:
-    """Parts of the driver of several versions: after an upgrade without a reboot NVML answers nothing.
+    """Parts of the driver whose versions differ: after an upgrade without a reboot no call of NVML succeeds.
 
     NVML's code 18, "driver/library version mismatch" (nvml.h, NVML_ERROR_LIB_RM_VERSION_MISMATCH).
     """

@@ -34,7 +34,7 @@ def iommu(case: Case) -> Iterator[Illness]:
 
 
 def sriov(case: Case) -> Iterator[Illness]:
-    """Boards that make vGPUs by SR-IOV only, without that capability.
+    """GPUs without SR-IOV whose boards need it for vGPUs.
 
     The kernel shows sriov_totalvfs only where the function has it (drivers/pci/pci-sysfs.c), and 0 where no address
     is left for virtual functions (drivers/pci/iov.c). NVIDIA's vGPU guide asks for SR-IOV in the firmware, from Ampere

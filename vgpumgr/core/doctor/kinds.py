@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 class Kind(NamedTuple):
-    """Of findings also `read`, where it was read, and `mend`, what to do where the finding's text names no command."""
+    """One kind. A finding also has `read`, where it was read, and `mend`, what to do if its text names no command."""
 
     severity: Severity
     certainty: Certainty

@@ -1,4 +1,4 @@
-"""The findings that other commands print, too, as illnesses."""
+"""Makes illnesses of the findings that other commands print as well."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def illness(finding: Finding) -> Illness | None:
-    """The illness that a finding is; None if it is none."""
+    """A finding as an illness; None if its kind is no illness."""
     kind = kinds.FINDINGS.get(finding.kind)
     if kind is None:
         return None

@@ -24,7 +24,7 @@ class Answer(NamedTuple):
 
 
 def answer(illnesses: Sequence[Illness], *, hosts: int, unread: Sequence[str]) -> Answer:
-    """Of `hosts` that were read, and those that were not (`unread`). What is wrong comes before what is unknown."""
+    """The answer. `hosts`: how many were read; `unread`: the others. What is wrong comes before what is unknown."""
     counts = Counter(one.severity for one in illnesses)
     wrong = [f"{one.host or 'controller'}: {one.kind}" for one in illnesses if one.is_wrong]
     parts = [*dict.fromkeys(wrong)]
@@ -37,7 +37,7 @@ def answer(illnesses: Sequence[Illness], *, hosts: int, unread: Sequence[str]) -
 
 
 def unknown(why: str) -> Answer:
-    """Nothing could be asked at all."""
+    """The answer if no host could be asked at all."""
     return Answer(_line(3, why, ""), 3)
 
 

@@ -25,9 +25,9 @@ EXTRAS: Final[dict[str, tuple[str, str]]] = {
 class OwnMachine:
     """`modules`: which of EXTRAS are there. `inventory`: why it cannot be loaded, None if it can.
 
-    `known_hosts`: how many hosts name each file that does not exist, and no other that does. `configured`: hosts whose
-    ssh_config is read, by `ssh -G`; `ssh`: where that program is. `state`: the folder of the journal; `state_problem`:
-    why nothing can be kept there; `state_open`: whether others can write there.
+    `known_hosts`: each known_hosts file that does not exist, and how many hosts have no other. `configured`: how many
+    hosts need `ssh -G`, because their ssh_config is read; `ssh`: where that program is. `state`: the journal's folder;
+    `state_problem`: why nothing can be written there; `state_open`: whether other users can write there.
     """
 
     modules: Mapping[str, bool]

@@ -1,4 +1,4 @@
-"""Lines of the kernel's log, nvidia-vgpud's and nvidia-vgpu-mgr's that are known to explain something, and what.
+"""The meaning of log lines of the kernel, nvidia-vgpud and nvidia-vgpu-mgr, as far as it is known.
 
 Sources, by the letter in each row: X NVIDIA's Xid catalogue (docs.nvidia.com/deploy/xid-errors). S the open kernel part
 of 525.85.07 (nvidia-vgpu-vfio). R open-gpu-kernel-modules 595. K the kernel's drivers/pci/iov.c. Public reports: G
@@ -47,5 +47,5 @@ def meaning(line: str) -> str | None:
 
 
 def lasting(line: str) -> str | None:
-    """The same of a line whose cause lasts until somebody does something about it, at most until a reboot."""
+    """What a line means, if its cause lasts until a reboot, or until somebody removes it; else None."""
     return next((text for pattern, text in _MEANINGS[: len(_LASTING)] if pattern.search(line)), None)

@@ -171,7 +171,7 @@ class ByMigProfile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Amount:
-    """At least this much. `series` None: DEFAULT_SERIES. `usable`: of what the guest sees, not of the type's size."""
+    """At least this much. `series` None: DEFAULT_SERIES. `usable`: the guest must see that much, not only the type."""
 
     series: str | None = None
     usable: bool = False

@@ -50,7 +50,7 @@ def lost_by_driver(facts: HostSnapshot) -> tuple[LostPlace, ...]:
 
 
 def lost_parents(facts: HostSnapshot, gpu: Gpu) -> frozenset[PciAddress]:
-    """The VFs of a GPU on which nothing can be created. No physical function is one, since it has other instances."""
+    """The VFs of a GPU that the driver has lost. A physical function is left out: it still takes other vGPUs."""
     return frozenset(
         place.parent for place in _of_gpu(facts, gpu) if gpu.framework is not None and place.parent != gpu.pci
     )

@@ -67,7 +67,7 @@ def guard_entries(
 
 
 def concerned(view: HostView, devices: Collection[Device]) -> set[VmUuid]:
-    """The VMs with an image or snapshot that names one of the devices, or is unreadable. None without devices."""
+    """The VMs with an image or snapshot that is unreadable or names one of the devices. No devices: no VMs."""
     if not devices:
         return set()
     return set(view.states.unreadable).union(*(view.states.naming(device) for device in devices))

@@ -77,7 +77,7 @@ def explained(error: VgpumgrError) -> VgpumgrError:
 def of_one_more(view: HostView, wish: Wish, conditions: Conditions, *, by: str, at: str) -> str:
     """Where one more vGPU of a wish would fit, beyond all that fit now, after a change of the host, in words.
 
-    Empty if nothing is known that would help. `by` and `at` as for a detach, which is tried.
+    Empty if nothing is known that would help. `by` and `at`: for the detach that is tried, as in DetachRequest.
     """
     ask = resolve.Ask.at_host(view, wish, conditions)
     request = AttachRequest(
@@ -102,7 +102,7 @@ def of_one_more(view: HostView, wish: Wish, conditions: Conditions, *, by: str, 
 
 
 def _filled(view: HostView, ask: resolve.Ask) -> HostView:
-    """The host after as many vGPUs of an ask as attaches would be granted."""
+    """The host as it would be after attaches of this ask, until one is refused."""
     for number in itertools.count(1):
         barred = sharing.barred_functions(view)
         spot = next(iter(placement.consider(view.snapshot, ask, barred=barred).candidates), None)

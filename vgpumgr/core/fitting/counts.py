@@ -46,7 +46,7 @@ class Goal:
         return sum(self.numbers)
 
     def one_more(self, counts: Counts, request: int) -> Counts | None:
-        """One vGPU more of a request; None if so many are not wanted."""
+        """With one more vGPU of a request; None if that is more than is wanted."""
         longer = Counts(counts + (1 << _BITS * request))
         return longer if self.is_part(longer, self.all) else None
 

@@ -34,9 +34,9 @@ class Way:
 def divide(
     gpus: Sequence[Sequence[Way]], wanted: Goal, value: Callable[[Counts], tuple[int, ...]]
 ) -> list[tuple[Mode, list[Placed]]]:
-    """For each GPU its mode, and what lies there; its first way's mode if nothing does.
+    """For each GPU its mode, and what lies there. A GPU that stays empty has the mode of its first way.
 
-    The best combination has the highest value, then the fewest changes; of equals the first found.
+    The best combination has the highest value, then the fewest changes. Among equals the first that is found wins.
     """
     layers: list[_Found] = [{NONE: ()}]
     for at, ways in enumerate(gpus):
@@ -62,7 +62,7 @@ def divide(
 
 
 def _useful(layers: Sequence[_Found], wanted: Goal) -> list[_Found]:
-    """Each layer without what one with fewer changes reaches as well."""
+    """Each layer without the combinations that fewer changes reach as well."""
     found: list[_Found] = []
     for layer in layers:
         better = [counts for lower in found for counts in lower]

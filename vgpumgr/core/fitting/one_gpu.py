@@ -1,7 +1,7 @@
 """What one empty GPU takes in a mode: the fullest combinations of the requested vGPUs, each with its arrangement.
 
-What holds a combination of vGPUs (counts.py) also holds what remains of it when a vGPU is taken away, in each mode. So
-those to which nothing can be added say everything.
+In each mode, a GPU that holds a combination of vGPUs (counts.py) also holds every part of it. So it is enough to list
+the combinations to which nothing can be added.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ T = TypeVar("T")
 
 
 def menu(mode: Mode, shapes: Mapping[int, Shape], wanted: Goal) -> Menu:
-    """The fullest combinations of a GPU in a mode. `shapes`: by request, what each takes there, if it can be there."""
+    """The fullest combinations of a GPU in a mode. `shapes`: what a vGPU of each request takes on that board."""
     able = {request: shape for request, shape in shapes.items() if mode in shape.modes()}
     if mode == EQUAL_SIZE:
         return wanted.fullest(_of_one_size(able, wanted))
@@ -61,7 +61,7 @@ def _of_one_size(shapes: Mapping[int, Shape], wanted: Goal) -> Menu:
 
 
 def _mixed(shapes: Mapping[int, Shape], wanted: Goal) -> Menu:
-    """From the end of the framebuffer: at each placement id either nothing begins there, or one of the vGPUs does."""
+    """The combinations in mixed-size mode. From the last placement id to the first, a vGPU may begin at each."""
     none: Menu = {NONE: ()}
     behind: dict[int, Menu] = {}
     later = none

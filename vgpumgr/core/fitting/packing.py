@@ -60,7 +60,7 @@ class Filled:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Packed:
-    """The most vGPUs of a pool that fit, of as many the largest. `missing`: those without a place, by profile.
+    """The most vGPUs of a pool that fit; among equally many, the largest. `missing`: what has no place, by profile.
 
     `at_most`: no arrangement has more vGPUs than that.
     """
@@ -138,7 +138,7 @@ def pack(catalogue: Catalogue, pool: Pool, many: Search | None = None) -> Packed
 
 
 def _shapes(catalogue: Catalogue, pool: Pool) -> dict[str, dict[int, Shape]]:
-    """By board, what each request takes there, where the board has it."""
+    """What each request takes on each board; a request that the board cannot serve is left out."""
     boards = [*dict.fromkeys(gpu.board for gpu in pool.gpus)]
     found: dict[str, dict[int, Shape]] = {board: {} for board in boards}
     for at, (name, _) in enumerate(pool.requests):

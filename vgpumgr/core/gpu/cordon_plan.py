@@ -23,9 +23,10 @@ LONGEST = 200
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CordonRequest:
-    """`gpu_id` and `vf` None: the whole host. `reason` None: lift it. `keep`: a cordon stands, whatever its reason.
+    """Cordon what is named, or lift the cordon if `reason` is None. `gpu_id` and `vf` None: the whole host.
 
-    `vf`: a virtual function's address; of the GPU `gpu_id`, if that is not None.
+    `vf`: a virtual function's address. If `gpu_id` is given, too, the function must be that GPU's. `keep`: an existing
+    cordon stays as it is, even with another reason.
     """
 
     gpu_id: str | None
@@ -119,7 +120,7 @@ class _Place(NamedTuple):
 
 
 def _place(facts: HostSnapshot, request: CordonRequest) -> _Place:
-    """The place that is meant. The cordon names a GPU that was taken out."""
+    """The place that is meant. If the GPU was taken out of the host, its cordon still names it."""
     gpu_id = request.gpu_id
     if request.vf is not None:
         return _function(facts, request.vf, gpu_id)
@@ -135,7 +136,7 @@ def _place(facts: HostSnapshot, request: CordonRequest) -> _Place:
 
 
 def _function(facts: HostSnapshot, vf: str, gpu_uuid: str | None) -> _Place:
-    """The place of that virtual function. The cordon names one that its GPU does not show. Raises UnknownGpu."""
+    """The place of that virtual function. If its GPU does not show it, its cordon still names it. Raises UnknownGpu."""
     address = names.parse_pci_address(vf)
     for cordon in facts.cordons:
         if cordon.vf == address and gpu_uuid in (None, cordon.gpu_uuid):

@@ -71,7 +71,7 @@ class SlotDeclaration:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VmDeclaration:
-    """A VM that the inventory decides. No slots means no vGPU. `owner`: whose it is, if that is said here."""
+    """A VM that the inventory decides about. No slots means no vGPU. `owner`: whose it is, if that is said here."""
 
     name: VmName
     slots: Mapping[Slot, SlotDeclaration]
@@ -81,7 +81,7 @@ class VmDeclaration:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReservationDeclaration:
-    """So many places that a host keeps for an owner's VMs, what they have already counted in. `asked`: what each is."""
+    """`count` places for an owner's VMs, those that they have already included. `asked`: what each place is for."""
 
     name: str
     owner: OwnerName
@@ -152,9 +152,9 @@ class HostDeclaration:
     (`host_vars/kvm01`, `group_vars/gpus`, `group gpus`, `host kvm01`), None if there is none.
     `even_if_it_will_not_start`: create a vGPU even if the host's libvirt or kernel cannot start a VM with it. `policy`:
     which GPU a vGPU gets if its slot does not name a policy; `find_policy` knows those of `vgpumgr_plugins`, too.
-    `owner`: of its VMs, where nothing nearer says; `owner_path`: where their definitions say. `restore`: the host
-    restores its vGPUs itself after a boot, once `host install` was run. `lazy`: its new vGPUs exist only while their
-    VMs run, which takes what `restore` installs.
+    `owner`: that of every VM that has no other; `owner_path`: where a VM's definition names its owner. `restore`: the
+    host restores its vGPUs itself after a boot, once `host install` was run. `lazy`: its new vGPUs exist only while
+    their VMs run, which takes what `restore` installs.
     """
 
     name: HostName

@@ -2,9 +2,9 @@
 
 Several patterns are one list: those without a mark are added up (all hosts, if there is none), then `&` keeps what it
 matches, then `!` takes away. In a text without commas, colons separate patterns. A pattern is a host, else a group,
-else shell wildcards over group and host names, or, after `~`, a regular expression; a subscript counts its matches,
-each once. Beyond Ansible: where nothing is called `kvm`, `kvm[01:03]` stands for three names, as in its inventory
-files, and `kvm[12]` for a set of letters, as between other wildcards.
+else shell wildcards over group and host names, or, after `~`, a regular expression. A subscript such as `[0:2]` chooses
+among the matches. Ansible does not have this: if no host or group is called `kvm`, `kvm[01:03]` means three names, as
+in inventory files, and `kvm[12]` means kvm1 and kvm2, as in shell wildcards.
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ def match(pattern: str, roster: Roster) -> tuple[HostName, ...] | None:
 
 
 def _subscripted(hosts: tuple[HostName, ...], subscript: re.Match[str]) -> tuple[HostName, ...] | None:
-    """The hosts of a subscript: [2], [-1], [0:2] (both ends included), [1:]; None if there is no such single one."""
+    """The hosts of a subscript: [2], [-1], [0:2] (both ends included), [1:]. None if [2] is beyond the last host."""
     if not hosts:
         return hosts
     if subscript[2] is not None:
@@ -160,7 +160,7 @@ def _matching(names: Iterable[Name], expression: str) -> list[Name]:
 
 
 def _named_range(pattern: str, roster: Roster) -> tuple[HostName, ...] | None:
-    """The hosts that a range of names stands for; None if it is no range, or one is missing."""
+    """The hosts that a range of names stands for; None if it is no range, or if the inventory lacks one of them."""
     try:
         names = ranges.names(pattern) if ranges.has_range(pattern) else []
     except BadName:

@@ -3,8 +3,9 @@
     all, inline · other groups, inline · group_vars/all · group_vars of other groups · host, inline · host_vars
 
 Among groups: by depth (a child overrides its parents), then ansible_group_priority, then name (ansible-core 2.19:
-VARIABLE_PRECEDENCE and inventory/helpers.sort_groups). Of several inventories, a later one's group_vars override an
-earlier one's, whatever the group except `all`. Tables are replaced, not merged.
+VARIABLE_PRECEDENCE and inventory/helpers.sort_groups). With several inventories, the group_vars of a later one override
+those of an earlier one, even if their group comes earlier; group_vars/all always comes first. Tables are replaced, not
+merged.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ def _is_empty(file: SourceFile) -> bool:
 
 @dataclass(slots=True, kw_only=True)
 class Precedence:
-    """Answers for one host after the other; hosts in the same groups share work. `by_inventory`: each's group_files."""
+    """The variables of one host after the other. `by_inventory`: the group_files of each inventory."""
 
     tree: Tree
     group_files: Mapping[str, Table]
@@ -88,7 +89,7 @@ class Precedence:
             yield from ((name, member) for name, member in layer.items() if self.wanted(name))
 
     def parts(self, variable: str) -> Iterator[tuple[str, Member]]:
-        """Every definition of one variable, with the part of the inventory that has it, whatever the file's name."""
+        """Every definition of one variable, with the part of the inventory that has it, such as `group_vars/kvm`."""
         for part, layer in self._parts():
             if variable in layer:
                 yield "".join(each if each.isprintable() else "?" for each in part), layer[variable]

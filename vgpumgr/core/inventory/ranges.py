@@ -23,7 +23,8 @@ _PORT = re.compile(r"((?:[^:\[\]]|\[[^\]]*\])*):([0-9]{1,9})")
 _ADDRESS_PORT = re.compile(
     r"\[((?:[0-9A-Fa-f]{1,4}:){7}[0-9A-Fa-f]{1,4}|[0-9A-Fa-f:.]*::[0-9A-Fa-f:.]*)\]:([0-9]{1,9})"
 )
-# Ansible takes more: but no pattern could name brackets and commas, and a last colon is YAML's or a missing port's.
+# Ansible accepts more. But no pattern could name a host with brackets or commas, and a colon at the end is YAML's, or
+# its port is missing.
 _ODD = re.compile(r"[^\x00-\x1f\x7f-\x9f,\[\]]{0,254}[^\x00-\x1f\x7f-\x9f,\[\]:]")
 _LETTERS, _LETTER = string.ascii_letters, re.compile("[A-Za-z]")
 _NUMBER, _BOUND = re.compile("[0-9]+"), re.compile("[0-9]{1,18}")
@@ -35,7 +36,7 @@ _HINT = "write a range as [01:10], [a:c] or [0:9:3]"
 def expand(pattern: str) -> tuple[list[HostName], int | None]:
     """The hosts that a pattern names, in order, and the port it gives them. Raises BadName.
 
-    A name need not be reachable (`web.1.`, `köln01`, `2001:db8::7`): that is required of our hosts alone.
+    Names that vgpumgr could not connect to are accepted, too (`web.1.`, `köln01`, `2001:db8::7`).
     """
     with_port = _ADDRESS_PORT.fullmatch(pattern) or _PORT.fullmatch(pattern)
     text, port = (with_port[1], int(with_port[2])) if with_port else (pattern, None)

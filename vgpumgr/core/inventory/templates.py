@@ -32,7 +32,7 @@ class Host:
 
 
 def literal(text: str, host: Host) -> str | None:
-    """The text with every variable replaced; None if that is not all there is to it."""
+    """The text with every variable replaced; None if the template needs more than that."""
     return _replace(text, host, _DEPTH)
 
 

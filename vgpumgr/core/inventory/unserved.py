@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def findings(inventory: Inventory, catalogue: Catalogue) -> tuple[Finding, ...]:
-    """One for each such slot; once for a slot that several hosts share through a group."""
+    """A finding for each slot that asks for an unlisted type, once even if several hosts share it through a group."""
     reasons: dict[Profile, str | None] = {}
     all_findings = (finding for host in inventory.hosts.values() for finding in _of_host(host, catalogue, reasons))
     return tuple(dict.fromkeys(all_findings))

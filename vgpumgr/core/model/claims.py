@@ -167,7 +167,7 @@ class ClaimDocument:
         return bool(self.claims or self.waits)
 
     def with_wait(self, slot: Slot, wait: Wait | None) -> ClaimDocument:
-        """The document with what waits in a slot; None: nothing does."""
+        """The document with the wish that waits for a slot. `wait` None: the slot does not wait."""
         rest = [other for other in self.waits if other.slot != slot] + ([] if wait is None else [wait])
         return replace(self, waits=tuple(sorted(rest, key=lambda item: names.slot_order(item.slot))))
 

@@ -20,11 +20,11 @@ _MOST = 8192  # the kernel's NR_CPUS at most; it has fewer nodes
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Guest:
-    """`memory_kib` includes DIMMs, as libvirt's <memory> does. None: not said, or not understood.
+    """What the definition says of a VM's machine. `memory_kib` includes DIMMs; None: it is not stated, or unreadable.
 
-    `hard_limit_kib`: of <memtune>; None where there is no limit. `efi`: the VM boots by UEFI and not by SeaBIOS.
-    `numa_nodes`: the host's nodes that <numatune> pins its memory to; `cpus`: the host's CPUs that <cputune> pins its
-    virtual CPUs and emulator to. None if it does not pin them.
+    `hard_limit_kib`: that of <memtune>; None if there is no limit. `efi`: the VM boots by UEFI and not by SeaBIOS.
+    `numa_nodes`: the host's nodes to which <numatune> pins the memory; `cpus`: the host's CPUs to which <cputune> pins
+    the virtual CPUs and the emulator. Both are empty if nothing is pinned.
     """
 
     memory_kib: int | None

@@ -60,9 +60,9 @@ def parse_path(text: str) -> OwnerPath:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Owners:
-    """The owners of a host's VMs as far as the inventory says. `default`: of each VM for which nothing else is said.
+    """The owners of a host's VMs, as the inventory has them. `default`: the owner of every VM that has no other.
 
-    `path`: where definitions name them; None: they are not asked.
+    `path`: where a VM's definition names its owner; None: definitions are not read for it.
     """
 
     of_vms: Mapping[VmName, OwnerName] = field(default_factory=dict)
@@ -81,14 +81,14 @@ class Owners:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Amount:
-    """So much framebuffer, by the names of the types, and so many vGPUs."""
+    """An amount of framebuffer, by the sizes in the types' names, and a number of vGPUs."""
 
     memory_mib: int = 0
     vgpus: int = 0
 
     @classmethod
     def of(cls, held: Iterable[Held]) -> Amount:
-        """What all of these are together."""
+        """The sum of these vGPUs."""
         rows = tuple(held)
         return cls(memory_mib=sum(one.memory_mib for one in rows), vgpus=len(rows))
 
@@ -129,8 +129,9 @@ class Held:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Allowance:
-    """What a host's plan has to leave of an owner's quota: the `others` that it holds on other hosts, and what this
-    command has `granted` it there. `unread`: the hosts about which nothing is known.
+    """What limits an owner on one host: what it holds on `others`, and what this command has `granted` it there.
+
+    `unread`: the hosts about which nothing is known.
     """
 
     others: tuple[Held, ...] = ()

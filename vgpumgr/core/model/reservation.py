@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 class Terms:
     """For whom a place is reserved, who said so and when, and for how many more seconds of the host's clock.
 
-    `taker`: the VM's UUID and the slot whose vGPU is being made there. It is said where there are no virtual functions,
-    by which the place could be told from the reservation's others.
+    `taker`: the VM's UUID and the slot whose vGPU is being made there. It is only kept on a GPU without virtual
+    functions: elsewhere the function tells this place from the reservation's others.
     """
 
     owner: str | None
@@ -30,7 +30,7 @@ class Terms:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reservation:
-    """A place that is kept for a vGPU: `vgpu`, whose slots number the places of a reservation, is not there yet."""
+    """A place that is kept for a vGPU. `vgpu`: the vGPU, which does not exist yet; its slot is the place's number."""
 
     vgpu: VgpuSpec
     terms: Terms
@@ -51,6 +51,6 @@ class Reservation:
 
     @property
     def entry(self) -> LedgerEntry:
-        """It takes room as the entry of a vGPU that will be made. Its owner is named as what it is."""
+        """The ledger entry that would take the same room. The name of its VM says that the place is reserved."""
         owner = VmName(f"reserved: {self.name}")
         return LedgerEntry(vgpu=replace(self.vgpu, vm_name=owner), boot="", state=PLANNED)

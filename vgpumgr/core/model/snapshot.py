@@ -94,7 +94,7 @@ class VgpuType:
 
 
 class Types(dict[int, VgpuType]):
-    """A GPU's types by their ids. A plan asks many times what follows from them: that is kept beside them, once."""
+    """A GPU's types by their ids. What is computed from them is cached here, since a plan asks for it many times."""
 
     @cached_property
     def board(self) -> str | None:
@@ -109,7 +109,7 @@ class Types(dict[int, VgpuType]):
 
     @cached_property
     def of_each_size(self) -> dict[bool, tuple[VgpuType, ...]]:
-        """Of those that are MIG-backed, and of those that are not: one of each size, the smallest first."""
+        """One type of each size, the smallest first. Under True those that are MIG-backed, under False the others."""
         ways: dict[bool, dict[int, VgpuType]] = {False: {}, True: {}}
         for one in sorted(self.values(), key=lambda one: one.id):
             if one.size_mib:
@@ -118,7 +118,7 @@ class Types(dict[int, VgpuType]):
 
     @cached_property
     def largest_mib(self) -> dict[bool, int]:
-        """Of the same two kinds: the largest size, where there is one."""
+        """The largest size. Under True that of the MIG-backed types, under False that of the others."""
         largest: dict[bool, int] = {}
         for one in self.values():
             if one.size_mib:
@@ -348,7 +348,8 @@ class Freed:
 class Cordon:
     """No new vGPU is placed on this GPU, on one virtual function of it, or (all None) on the host.
 
-    `at`: RFC 3339. `gpu`: its address then. `vf`: the function's; that of then while its GPU does not show it.
+    `at`: RFC 3339. `gpu`: the GPU's address at that time. `vf`: the function's present address, or that of the time
+    while its GPU does not show it.
     """
 
     gpu_uuid: GpuUuid | None
@@ -452,7 +453,7 @@ class HostSnapshot:
         return next((write for write in self.blocked_writes or () if write.gpu_uuid == gpu_uuid), None)
 
     def cordon_at(self, gpu_uuid: str | None, vf_index: int | None = None) -> Cordon | None:
-        """The cordon of this very function; without `vf_index` of the GPU; of the host if both are None."""
+        """The cordon of this function itself, of the GPU (`vf_index` None), or of the host (both None)."""
         place = gpu_uuid, vf_index
         return next((cordon for cordon in self.cordons if (cordon.gpu_uuid, cordon.vf_index) == place), None)
 

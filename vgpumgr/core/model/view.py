@@ -309,7 +309,7 @@ def _runs_with(domain: Domain, device: Device) -> str | None:
 
 
 def _opened(view: HostView, vgpu: Vgpu, unplugging: VmUuid | None) -> tuple[list[str], list[str]]:
-    """Lines about open handles: of processes that stay; of processes that are exiting or about to release the vGPU."""
+    """Lines about open handles: first of the processes that stay, then of those that are about to release the vGPU."""
     snapshot = view.snapshot
     if snapshot.handles is None:
         return [Unread(f"cannot tell: open /dev/vfio handles: {why_unknown(snapshot, 'handles')}")], []
@@ -330,7 +330,7 @@ def _opened(view: HostView, vgpu: Vgpu, unplugging: VmUuid | None) -> tuple[list
 
 
 def _listed(view: HostView, device: Device, vgpu: Vgpu, unplugging: VmUuid | None) -> tuple[list[str], list[str]]:
-    """Lines about NVML's active list: of VMs that run or may run; of VMs that are off or about to release the vGPU."""
+    """Lines about NVML's active list: first of VMs that may run, then of those that are off or about to release it."""
     snapshot = view.snapshot
     gpu = next((item for item in snapshot.gpus if vgpu in item.vgpus), None)
     why_silent = snapshot.why_silent(gpu.pci) if gpu else None

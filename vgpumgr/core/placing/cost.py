@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 def usual_sizes(snapshot: HostSnapshot, ask: Ask) -> Mapping[int, int]:
     """The sizes in MiB that are asked for at this host, and how often.
 
-    What the inventory declares or the journal knows, or else what the GPUs have; beside that each size of the host's
-    boards once.
+    They come from the inventory or the journal, or else from the vGPUs that exist. Each size of the host's boards is
+    counted once more.
     """
     sizes: Counter[int] = Counter(
         {one.size_mib or 0: 1 for gpu in snapshot.gpus for one in resolve.one_of_each_size(gpu)}

@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 
 
 class Division(abc.ABC):
-    """The rules of a GPU's mode; driver/modes.py says what the driver makes of the mode.
+    """What a GPU in one mode takes, and where. What the driver does in that mode is in driver/modes.py.
 
-    Unless a mode says otherwise, no type has a limit of its own, and nobody chooses where a vGPU lies.
+    Unless a mode says otherwise, no type has a limit of its own, and the driver chooses where a vGPU lies.
     """
 
     @abc.abstractmethod
@@ -35,7 +35,7 @@ class Division(abc.ABC):
         """Why the GPU takes no more of a type, on any of its functions."""
 
     def refusal_on(self, snapshot: HostSnapshot, there: Room, parent: Parent, vgpu_type: VgpuType) -> Refusal | None:  # noqa: ARG002 -- as Mig
-        """Why a function does not take the type. For functions that nobody has, and whose offers can be read."""
+        """Why a function does not take the type. Only for a free function whose offers can be read."""
         return _not_offered(there, parent, vgpu_type)
 
     @abc.abstractmethod
@@ -44,7 +44,7 @@ class Division(abc.ABC):
 
     @abc.abstractmethod
     def counts(self, snapshot: HostSnapshot, there: Room, vgpu_types: Sequence[VgpuType]) -> list[int]:
-        """How many vGPUs of each of these types alone the GPU has room for, whatever functions are free."""
+        """How many vGPUs of each of these types alone the GPU has room for, however many functions are free."""
 
     def counts_beside(
         self, snapshot: HostSnapshot, there: Room, entry: LedgerEntry, vgpu_types: Sequence[VgpuType]
@@ -57,7 +57,7 @@ class Division(abc.ABC):
         return None
 
     def placement_id(self, snapshot: HostSnapshot, gpu: Gpu, vgpu_type: VgpuType, *, before: int | None) -> int | None:  # noqa: ARG002 -- as MixedSize
-        """The place in the framebuffer of one more vGPU: `before` if that is free. None where nobody chooses."""
+        """The placement id for one more vGPU: `before` if that is free. None if the driver chooses it."""
         return None
 
     def home(self, snapshot: HostSnapshot, gpu: Gpu, vgpu_type: VgpuType, *, before: MigPlace | None) -> Home | None:  # noqa: ARG002 -- as Mig
@@ -73,7 +73,7 @@ class Division(abc.ABC):
 
     @abc.abstractmethod
     def offers(self, gpu: Gpu) -> tuple[Mapping[int, int], ...] | None:
-        """What each of its functions would offer, by type id, in their order; None if that cannot be computed."""
+        """For each function of the GPU: how many of each type (by id) it would offer. None if that is unknown."""
 
 
 class EqualSize(Division):

@@ -50,5 +50,5 @@ def left_of(snapshot: HostSnapshot, room: Room, vgpu_type: VgpuType, barred: sha
 
 
 def _offered(parent: Parent, vgpu_type: VgpuType, room: Room) -> int:
-    """How many a function has to give: a physical one what it offers less what is awaited, a virtual one 1 or 0."""
+    """How many a function offers: a virtual one 1 or 0; a physical one without those that missing vGPUs will need."""
     return (parent.creatable or {}).get(vgpu_type.id, 0) - (len(room.awaited) if parent.vf_index is None else 0)

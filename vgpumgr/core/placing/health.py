@@ -58,7 +58,7 @@ def of_target(facts: HostSnapshot, target: VgpuSpec) -> tuple[Finding, ...]:
 
 
 def findings(facts: HostSnapshot) -> tuple[Finding, ...]:
-    """One for each fault of a host, with its GPUs and how many vGPUs of ours; and one for types of other boards."""
+    """A finding for each fault of a host, with its GPUs and how many vGPUs of ours; and one for other boards' types."""
     findings = [*other_boards(facts)]
     for gpu in facts.gpus:
         if gpu.fault is None and lacks_types(gpu) and any(parent.creatable is not None for parent in gpu.parents):
@@ -123,7 +123,7 @@ def other_boards(facts: HostSnapshot) -> tuple[Finding, ...]:
 
 
 def _plural(what: str, number: int) -> str:
-    """Of several GPUs."""
+    """The text for several GPUs: "need" in place of "needs"."""
     if number == 1:
         return what
     for one, many in (("has ", "have "), ("needs ", "need "), ("does not", "do not"), (" its ", " their ")):

@@ -146,7 +146,7 @@ def chosen_by_driver(gpu: Gpu, vgpu_type: VgpuType) -> Held | None:
 
 
 def held(snapshot: HostSnapshot, gpu: Gpu) -> tuple[Held, ...]:
-    """The same, with what the ledger says of them."""
+    """The instances of a GPU by their starts, with what the ledger says of them; none if they cannot be read."""
     ours, entries = _ours(snapshot, gpu), _awaited(snapshot, gpu)
     return tuple(
         replace(
@@ -278,7 +278,7 @@ def ours_at(gpu: Gpu, profile: InstanceProfile, start: int) -> OurInstance:
 
 
 def _ours(snapshot: HostSnapshot, gpu: Gpu) -> set[tuple[str, int]]:
-    """Profile and start of each instance of the ledger: one of an earlier boot is gone, whatever is there now."""
+    """Profile and start of each instance of ours, by the ledger. No instance survives a boot, so older ones are out."""
     return {
         (entry.instance.profile, entry.instance.start)
         for entry in snapshot.instances
@@ -287,7 +287,7 @@ def _ours(snapshot: HostSnapshot, gpu: Gpu) -> set[tuple[str, int]]:
 
 
 def _awaited(snapshot: HostSnapshot, gpu: Gpu) -> tuple[LedgerEntry, ...]:
-    """The entries of MIG-backed vGPUs that are not there, and such places that are reserved."""
+    """The entries of missing MIG-backed vGPUs, and the reserved places for MIG-backed vGPUs."""
     return tuple(entry for entry in awaited_on(snapshot, gpu) if entry.vgpu.mig)
 
 

@@ -58,7 +58,7 @@ def imagined(
 ) -> VgpuSpec:
     """A vGPU of an imaginary VM, at `start` if that is free, else at the place that attach would choose on that GPU.
 
-    Each `number` is another one.
+    Two numbers give two different vGPUs.
     """
     mode = division.of(gpu)
     return spec(

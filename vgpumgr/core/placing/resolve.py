@@ -146,7 +146,7 @@ def find_type(gpu: Gpu, profile: Profile) -> VgpuType | None:
 
 
 def _is_type(one: VgpuType, profile: Profile) -> bool:
-    """Whether a profile names a type. Those of no known form are compared in full, but for NVIDIA or GRID before it."""
+    """Whether a profile names a type. A name of another form must be equal but for its first word, NVIDIA or GRID."""
     if not one.parsed.board and one.name.split()[1:] != profile.text.split()[1:]:
         return False
     return is_named(one.parsed, one.board, profile)
@@ -158,7 +158,7 @@ def is_named(name: TypeName, board: str | None, profile: Profile) -> bool:
 
 
 def serves_profile(snapshot: HostSnapshot, ours: VgpuSpec, profile: Profile) -> bool:
-    """Whether a vGPU of ours is what a profile names. Its GPU gives the board where its type's name does not."""
+    """Whether a vGPU of ours is what a profile names. If its type's name has no board, its GPU's board counts."""
     gpu, name = snapshot.gpu_by_uuid(ours.gpu_uuid), profiles.name_of(ours.type_name)
     board = gpu.board if gpu is not None and gpu.type_named(ours.type_name) is not None else None
     if board is None:  # a GPU that is not shown, or does not say: DC may be either of its boards
@@ -213,7 +213,7 @@ def _of_profile(gpu: Gpu, profile: Profile) -> tuple[Choice, ...] | Refusal:
 
 
 def _of_mig_profile(gpu: Gpu, name: str) -> tuple[Choice, ...] | Refusal:
-    """The types that fill an instance of exactly this profile; of several series the default one, else the others."""
+    """The types that fill an instance of exactly this profile, that of the default series first."""
     if not gpu.rules.mig_backed:
         return _NEEDS_MIG
     profiles_here = [profile.name for profile in gpu.instance_profiles]
@@ -254,7 +254,7 @@ def _of_amount(gpu: Gpu, wish: Amount, ask: Ask) -> tuple[Choice, ...] | Refusal
 
 
 def _of_series(gpu: Gpu, asked: str | None) -> list[VgpuType] | Refusal:
-    """The types of the series that is asked for. None: of the default one, and where it has none of no known one."""
+    """The types of a series. `asked` None: the default series; if it has no types, those whose series is unknown."""
     served, series = list(_served(gpu)), asked or profiles.DEFAULT_SERIES
     if not served and gpu.types:
         return Refusal(Cause.NO_TYPES, _NO_SIZES)
@@ -268,7 +268,7 @@ def _of_series(gpu: Gpu, asked: str | None) -> list[VgpuType] | Refusal:
 
 
 def _closest(gpu: Gpu, choice: Choice) -> tuple[int, tuple[int, int], bool, str]:
-    """The key that sorts types by size. Of MIG-backed types of one size, the one in the smaller instance comes first.
+    """The key that sorts types by size. If MIG-backed types have the same size, the smaller instance comes first.
 
     Old B series types come twice in one size; the one with the plain name comes first.
     """

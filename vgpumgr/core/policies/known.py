@@ -1,4 +1,4 @@
-"""The policies that come with vgpumgr, and where a name leads to one that does not."""
+"""The policies that come with vgpumgr, by name, and the error for a name that no policy has."""
 
 from __future__ import annotations
 

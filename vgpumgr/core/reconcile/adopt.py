@@ -291,7 +291,7 @@ def _slot(view: HostView, domain: Domain, vgpu: Vgpu) -> Slot:
 
 
 def _type(gpu: Gpu, vgpu: Vgpu, name: MdevUuid | PciAddress) -> VgpuType:
-    """Its type. Without NVML, a driver of the vendor-specific framework only names what could be created now."""
+    """The vGPU's type. Raises Unsure if it is unknown: without NVML, a VF only lists the types that it can take now."""
     kind = (gpu.types or {}).get(vgpu.type_id or 0)
     if kind is None:
         raise errors.Unsure(

@@ -82,7 +82,7 @@ class Found:
 class _Wanted:
     """What wants a place: the wish, or (`task`) a shut-off VM's vGPU, which lies at `lies` and leaves by `leaving`.
 
-    `kinds`: the types that serve it, by GPU; whoever has the same may have its place.
+    `kinds`: the types that serve it, by GPU.
     """
 
     kinds: dict[GpuUuid, tuple[VgpuType, ...]]
@@ -151,7 +151,7 @@ class _Search:
         return len(self._at)
 
     def options(self, missing: int, most: int) -> Iterator[tuple[int, int, tuple[MoveSlot, ...]]]:
-        """How many more fit, after how many moves, and the tasks: each with more of all than the one before.
+        """Ways to make room, smallest first: how many more vGPUs fit then, after how many moves, and the tasks.
 
         What a killed run began is finished first, and counts as no move.
         """
@@ -209,7 +209,7 @@ class _Search:
             seen.add(look)
 
     def _cleared(self, view: HostView, spot: _Spot, in_way: Sequence[Vgpu], left: int) -> Iterator[_Way]:
-        """The spot once what is in its way has left; where any other might be in its way, without one of these, too."""
+        """The spot, after the vGPUs in its way have left. If that is not enough, one further vGPU leaves as well."""
         (gpu, _, start), out = spot, tuple(self._at[id(vgpu)] for vgpu in in_way if id(vgpu) in self._at)
         if len(out) > left or len(out) < len(in_way):
             return
@@ -225,7 +225,7 @@ class _Search:
                     yield (*out, one), *made
 
     def _others(self, gpu: Gpu, but: Sequence[Vgpu]) -> Iterable[_Wanted]:
-        """What else could leave the GPU; of those that are alike, one."""
+        """What else could leave the GPU; only one of vGPUs that are alike."""
         others = (self._at[id(vgpu)] for vgpu in gpu.vgpus if id(vgpu) in self._at and vgpu not in but)
         return {one.alike: one for one in others}.values()
 
@@ -245,7 +245,7 @@ class _Search:
             return None
 
     def _look(self, view: HostView, gpu: Gpu) -> object:
-        """What a GPU is for the search: of two that look alike, one is tried."""
+        """All of a GPU that matters to the search. Of GPUs for which it is equal only one is tried."""
         awaited = [entry.vgpu for entry in room.awaited_on(view.snapshot, gpu)]
         vgpus = [
             (vgpu.type_id, *_place(gpu, vgpu), (one := self._at.get(id(vgpu))) and one.alike) for vgpu in gpu.vgpus
@@ -259,7 +259,10 @@ class _Search:
         )
 
     def _judged(self, moves: Iterable[tuple[_Wanted, ExactPlace]], need: int) -> tuple[MoveSlot, ...] | None:
-        """The moves as tasks, in an order in which each finds its place free; None if that is none, or not enough."""
+        """The moves as tasks, in an order in which each finds its place free.
+
+        None if there is no such order, or if the wish then does not fit often enough.
+        """
         self.states += _A_PLAN
         todo = [replace(one.task, to=place) for one, place in moves if one.task is not None]
         done: list[MoveSlot] = []
@@ -381,7 +384,7 @@ def _place(gpu: Gpu, vgpu: Vgpu) -> tuple[object, ...]:
 
 
 def _state(pending: Iterable[_Wanted], moves: _Moves, left: int) -> object:
-    """What has left and what lies where: of two that differ only in which of alike vGPUs lies where, one is tried."""
+    """What has left and what lies where. It is equal if only alike vGPUs are exchanged: then one state is tried."""
     placed = tuple(sorted(repr((one.alike, place)) for one, place in moves))
     return left, placed, frozenset(one.task for one in (*pending, *(one for one, _ in moves)))
 

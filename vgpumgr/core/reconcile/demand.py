@@ -76,9 +76,9 @@ def of_history(history: History, host: str) -> dict[Asked, int]:
 
 
 def scaled(mix: Mapping[Asked, int], sizes: Mapping[Asked, int], room_mib: int) -> list[Asked]:
-    """As many vGPUs of a mix as that much framebuffer holds, in its proportions. `sizes`: of those that can be served.
+    """As many vGPUs as `room_mib` holds, in the proportions of the mix. `sizes`: in MiB, of what can be served.
 
-    What remains after rounding down goes to those that lost the most by it.
+    The numbers are rounded down; what room remains goes to those that lost the most by it.
     """
     able = {asked: number for asked, number in mix.items() if sizes.get(asked)}
     total = sum(number * sizes[asked] for asked, number in able.items())

@@ -49,7 +49,7 @@ class PurgePlan:
 
 
 def todo(view: HostView) -> tuple[tasks.Task, ...]:
-    """A task for each slot that the ledger or a claim names or that waits, GPU instance, cordon and reservation."""
+    """A task for each slot with a ledger entry, claim or wait, and for each GPU instance, cordon and reservation."""
     slots = {(entry.vgpu.vm, entry.vgpu.slot): entry.vgpu.vm_name for entry in view.snapshot.ledger or ()}
     for domain in view.domains:
         slots |= {(domain.uuid, claim.slot): domain.name for claim in tasks.own_claims(view, domain)}

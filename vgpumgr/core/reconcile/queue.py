@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 class Queue:
     """Iterate, and report each task's outcome with `tell` before taking the next. A round without changes ends it.
 
-    `notes`: then, what to note of tasks that were refused to the end.
+    `notes`: after the end, the tasks that are still refused, each with the plan that notes it.
     """
 
     def __init__(self, work: Iterable[Task]) -> None:

@@ -62,7 +62,7 @@ def plan_serve_slot(view: HostView, declared: HostDeclaration, task: ServeSlot, 
 
 
 def plan_move_slot(view: HostView, declared: HostDeclaration, task: MoveSlot) -> Plan:
-    """Plan to give the slot the same elsewhere. Raises as plan_attach does; UnknownSlot without a claim."""
+    """Plan to give the slot the same vGPU at another place. Raises as plan_attach does; UnknownSlot without a claim."""
     domain = plans.find_domain(view, task.uuid)
     claim = domain.claim(task.slot)
     if claim is None:

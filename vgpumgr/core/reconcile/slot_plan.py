@@ -128,7 +128,7 @@ def _declared_request(
 
 
 def _old_request(declared: HostDeclaration, domain: Domain, task: EnsureSlot, author: tasks.Author) -> AttachRequest:
-    """The request of an attach, made again: of one whose claim is there, or of one that found no room."""
+    """The request of an earlier attach, made again: from its claim, or from the wish that waits for room."""
     claim = domain.claim(task.slot)
     if claim is not None:
         return request_of(domain, claim, policy=declared.policy)

@@ -285,9 +285,9 @@ class CancelReservation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MoveSlot(OfSlot):
-    """The user empties a GPU, or makes room: the slot gets what its claim says elsewhere on the host.
+    """The user empties a GPU, or makes room: the slot gets what its claim says at another place of the host.
 
-    `away_from`: the UUID of the emptied GPU, any other will do; `to`: the exact place, if that is not None.
+    `to`: the exact place. None: any GPU except the emptied one, whose UUID is `away_from`.
     """
 
     uuid: VmUuid
@@ -479,7 +479,7 @@ def _ensures(view: HostView, declared: HostDeclaration) -> tuple[EnsureSlot, ...
 
 
 def waiting_attaches(view: HostView, declared: HostDeclaration) -> tuple[tuple[Domain, Wait], ...]:
-    """What waits since an attach in slots that have nothing and are not declared; no wish of a later version."""
+    """The waits that an attach noted, in slots without claim or declaration. Wishes of a later version are left out."""
     return tuple(
         (domain, wait)
         for domain in sorted(view.domains, key=lambda item: item.name)
@@ -492,7 +492,7 @@ def waiting_attaches(view: HostView, declared: HostDeclaration) -> tuple[tuple[D
 
 
 def _in_order(view: HostView, ensures: Iterable[EnsureSlot]) -> tuple[EnsureSlot, ...]:
-    """First what has its place; then the higher priority, and of these who waits longest; new ones come last."""
+    """The slots that have a place first; then by priority, the highest first; then those that have waited longest."""
     places, since = placed(view), {(vm.name, wait.slot): wait.at for vm in view.domains for wait in vm.waits}
 
     def rank(task: EnsureSlot) -> tuple[object, ...]:

@@ -197,7 +197,7 @@ def answers(
 ) -> tuple[Answer, ...]:
     """The answer to each question on all hosts. A host that is in `unread`, but not in `hosts`, has no number.
 
-    `room`: what the owner's quota leaves, whatever more fits.
+    `room`: what the owner's quota leaves; no answer is more than that.
     """
     hosts = tuple(hosts)
     host_names = {host.host for host in hosts}

@@ -271,7 +271,7 @@ def _vgpu_findings(view: HostView, domain: Domain, claim: Claim, *, served: bool
 
 
 def _unentered(view: HostView, domain: Domain, claim: Claim) -> list[Finding]:
-    """Findings for a bound claim without a ledger entry. If there is no ledger, another covers all proved claims."""
+    """Findings for a bound claim without a ledger entry. If there is no ledger, one finding names all proved claims."""
     name, slot, host = domain.name, claim.slot, view.snapshot.host
     stands = ownership.standing(view, domain, claim)
     if stands is None or stands == ownership.HIDDEN:

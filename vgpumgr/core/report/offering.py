@@ -56,10 +56,11 @@ class Mix:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Score:
-    """What a set of profiles comes to on the `gpus` GPUs, with `framebuffer_mib`, that take any of them.
+    """How much of the requests a set of profiles serves. `gpus`: how many GPUs take any of them.
 
-    `served_mib`: of the vGPUs; `asked_mib`: what was asked for by them. `not_held`: the part of the requests that is
-    larger than each profile. `not_taken`: the profiles that no GPU takes as it is divided.
+    `framebuffer_mib`: that of these GPUs. `served_mib`: that of the vGPUs; `asked_mib`: what the requests that they
+    serve asked for. `not_held`: the part of the requests that is larger than each profile. `not_taken`: the profiles
+    that no GPU takes as it is divided.
     """
 
     offered: tuple[Profile, ...]
@@ -98,7 +99,7 @@ def kind(host: HostView) -> Kind:
 
 
 def mix_of(attached: Mapping[str, int], hosts: Iterable[HostView]) -> Mix:
-    """What was attached, by profile, as a mix; if that is nothing, openb's, of the largest board of these hosts."""
+    """What was attached, by profile, as a mix. If nothing was: openb's mix, for the largest board of these hosts."""
     requests: Counter[int] = Counter()
     for profile, count in attached.items():
         requests[_mib(profile)] += count
@@ -109,7 +110,7 @@ def mix_of(attached: Mapping[str, int], hosts: Iterable[HostView]) -> Mix:
 
 
 def score(hosts: Iterable[tuple[HostView, int]], offered: Sequence[Profile], mix: Mix) -> Score:
-    """What the set comes to on these hosts, of each of which there are so many. Raises PolicyFailed."""
+    """How much of the requests the set serves on these hosts. Each has the number of its like. Raises PolicyFailed."""
     filled = [(host := _Host(view, offered), count, *host.filled(mix)) for view, count in hosts]
     sizes = {profile: size for host, *_ in filled for profile, size in host.sizes.items()}
     held = sum(count for mib, count in mix.requests.items() if mib <= max(sizes.values(), default=-1))
@@ -125,7 +126,7 @@ def score(hosts: Iterable[tuple[HostView, int]], offered: Sequence[Profile], mix
 
 
 class _Host:
-    """A host and what it takes of the profiles. Many orders meet in one state: what follows on it is found once."""
+    """A host and what it takes of the profiles. Many orders lead to the same state, so what comes next is cached."""
 
     def __init__(self, view: HostView, offered: Sequence[Profile]) -> None:
         self.gpus = tuple(gpu for gpu in view.snapshot.gpus if _taken(gpu, offered))

@@ -1,4 +1,4 @@
-"""How many of a wish an owner's quota leaves: what fits on the GPUs, cut to the attaches that would be granted."""
+"""How many vGPUs an owner's quota still allows, of those that fit on the GPUs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuotaRoom:
-    """What is left of an owner's quota, of which `used` is held. `unread`: what these hosts have is not in it."""
+    """An owner's quota, and how much of it is used. `unread`: hosts that could not be read, so `used` lacks theirs."""
 
     owner: OwnerName
     quota: Quota

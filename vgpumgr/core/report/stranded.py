@@ -41,7 +41,7 @@ class Stranded:
 
 
 def of_host(view: HostView) -> tuple[Stranded, ...]:
-    """A host's GPUs, but for those that are closed (cordoned, passed through) or cannot be read. Reserved is taken."""
+    """A host's GPUs, without those that are closed (cordoned, passed through) or unread. Reserved places are taken."""
     barred = sharing.barred_functions(view)
     any_wish = resolve.Ask.at_host(view, ByMemory(mib=1), NO_CONDITIONS)  # what is usual, whatever is asked for
     usual = cost.usual_sizes(view.snapshot, any_wish)

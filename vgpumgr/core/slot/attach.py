@@ -129,7 +129,7 @@ def _plan_attach(view: HostView, request: AttachRequest) -> Plan:
 
 
 def _saved_findings(view: HostView, domain: Domain, slot: Slot, old: Sequence[LedgerEntry]) -> list[Finding]:
-    """What snapshots name that is freed and could not come back anyway. Raises NamedInSnapshot for what could."""
+    """A finding for each freed vGPU that a snapshot names. Raises NamedInSnapshot if one could still be re-created."""
     free = command("detach", domain.name, slot=slot, options=["--keep-snapshots"])
     found: list[Finding] = []
     for entry in old:

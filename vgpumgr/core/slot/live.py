@@ -74,7 +74,7 @@ def _in(devices: tuple[Hostdev, ...], wanted: Hostdev) -> Hostdev | None:
 def _port(domain: Domain, ports: FreePorts, wanted: Hostdev) -> int | None:
     """The lowest port that is free in the running VM and in its definition; None if there is none.
 
-    If the definition has the device already, it can only be its port there.
+    If the definition has the device already, only the port that it has there will do.
     """
     defined = _in(domain.inactive, wanted)
     if defined is not None:

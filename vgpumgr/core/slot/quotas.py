@@ -29,7 +29,7 @@ _NAMED = 8
 
 
 def memory_mib(type_name: str) -> int:
-    """The framebuffer of a type by its name; 0 for a name that is none."""
+    """The framebuffer of a type, by its name; 0 if that is no name of a type."""
     name = profiles.read_type_name(type_name)
     return 0 if name is None else name.nominal_mib
 
@@ -46,14 +46,14 @@ def held(view: HostView) -> tuple[Held, ...]:
 
 
 def growth(view: HostView, after: HostView) -> dict[OwnerName, Amount]:
-    """What each owner with a quota holds more afterwards; those that hold no more are left out."""
+    """By how much the holdings of each owner with a quota grow. Owners whose holdings do not grow are left out."""
     before, now = _by_owner(held(view)), _by_owner(held(after))
     grown = {owner: amount.beyond(before.get(owner, Amount())) for owner, amount in now.items()}
     return {owner: amount for owner, amount in grown.items() if amount != Amount()}
 
 
 def guard(view: HostView, plan: Plan) -> None:
-    """Raises OverQuota if the plan takes an owner over its quota, and QuotaNotSeen if a host that was not read may."""
+    """Raises OverQuota if the plan takes an owner over its quota; QuotaNotSeen if unread hosts leave that open."""
     if view.allowances is None or not view.quotas or not plan.steps:
         return
     with contextlib.suppress(simulate.ImpossibleStepError):  # whoever asked for the plan refuses it

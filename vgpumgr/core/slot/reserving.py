@@ -1,7 +1,7 @@
 """Reservations: places on a host's GPUs that are kept for VMs which do not exist yet. How they are made, taken, ended.
 
-A reserved place takes room like the vGPU that it is kept for. It ends when its VM takes it, by its cancelling, or by
-the host's clock.
+A reserved place takes room like the vGPU that it is kept for. It ends when its VM takes it, when it is cancelled, or
+when its time is over by the host's clock.
 """
 
 from __future__ import annotations
@@ -159,12 +159,12 @@ def ended(facts: HostSnapshot, one: Reservation) -> SetReservation:
 
 
 def taker(domain: Domain, slot: Slot) -> str:
-    """What a reserved place says of the slot whose vGPU is being made there."""
+    """The slot whose vGPU is being made at a reserved place, as the place records it (Terms.taker)."""
     return f"{domain.uuid}/{slot}"
 
 
 def marked(facts: HostSnapshot, one: Reservation, domain: Domain, slot: Slot) -> tuple[SetReservation, ...]:
-    """The step that says who takes a place; none where its virtual function says so, or where it is said."""
+    """The step that records who takes a place; none if its virtual function shows that, or if it is recorded."""
     terms = replace(one.terms, taker=taker(domain, slot))
     if one.vgpu.vf_index is not None or terms == one.terms:
         return ()

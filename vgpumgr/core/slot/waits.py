@@ -67,7 +67,7 @@ def noted(domain: Domain, request: AttachRequest) -> tuple[plan_steps.SetWait, .
 
 
 def ended(domain: Domain, slot: Slot) -> tuple[plan_steps.SetWait, ...]:
-    """The step after which nothing waits in the slot; none if nothing does."""
+    """The step that ends the wait of a slot; no step if the slot does not wait."""
     return () if domain.wait(slot) is None else (_set(domain, slot, None),)
 
 

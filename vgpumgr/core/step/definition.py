@@ -120,7 +120,7 @@ class DropClaim(ClaimStep):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetWait(ClaimStep):
-    """Write what waits in a slot; `wait` None: nothing does any more. `before`: what waited there."""
+    """Write the wish that waits for a slot. `wait` None: the slot no longer waits. `before`: the wish that waited."""
 
     slot: Slot
     wait: Wait | None

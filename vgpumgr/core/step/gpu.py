@@ -3,8 +3,8 @@
 set_scheduler   every engine of a GPU, at run time            ← set_scheduler
 set_mode        mixed-size mode of a GPU on or off            ← set_mode
 set_vfs         a GPU's virtual functions, by sriov-manage    ← set_vfs
-set_mig         MIG mode of a GPU without them                ← set_mig
-reset_gpu       a reset of one GPU                            (stays: nothing undoes it)
+set_mig         MIG mode of a GPU without virtual functions   ← set_mig
+reset_gpu       a reset of one GPU                            (nothing undoes it)
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ class SetMode(_Around):
 class SetVfs(OfGpu):
     """Make or remove the GPU's virtual functions. The GPU has no vGPUs then, and loses its GPU instances.
 
-    `framework`: the vGPU framework that it offers with virtual functions; None if unknown, because it has none now.
+    `framework`: the vGPU framework of the GPU with virtual functions; None if unknown, because they are off now.
     """
 
     on: bool

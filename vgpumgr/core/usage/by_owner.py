@@ -21,11 +21,11 @@ _GIB = 1 << 30
 
 @dataclass(slots=True, kw_only=True)
 class OwnerUse:
-    """The sums of one owner, None: of what has no owner. `hours`: in which its vGPUs are known to have been there.
+    """The sums of one owner; `owner` None: of the vGPUs without owner. `hours`: how long the vGPUs are known to exist.
 
-    `gpu_hours`: the same times each one's share of its GPU, by how many of its type fit there; `used`: of these and of
-    what others left, what SM did; `gib_hours`: times its framebuffer. None: unknown of all; what is unknown of some is
-    in no sum.
+    `gpu_hours`: each vGPU's hours times its share of the GPU, 1 / (how many of its type fit). `used`: the GPU hours in
+    which SM worked, also beyond that share. `gib_hours`: each vGPU's hours times its framebuffer in GiB. A vGPU for
+    which a value is unknown is left out of that sum; the sum is None if it is unknown for all.
     """
 
     owner: OwnerName | None
@@ -43,7 +43,7 @@ def by_owner(
     owner_of: Callable[[HostName, str | None], OwnerName | None],
     catalogue: Catalogue,
 ) -> tuple[OwnerUse, ...]:
-    """The sums by owner, sorted; what has none comes last."""
+    """The sums by owner, sorted. The one without owner comes last."""
     found: dict[OwnerName | None, OwnerUse] = {}
     length = window.length_us / _US_PER_HOUR
     for row in rows:

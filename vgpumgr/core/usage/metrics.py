@@ -177,7 +177,7 @@ class _Member(NamedTuple):
 
 
 def _of_vgpu(labels: tuple[str, ...], members: Sequence[_Member], counters: Counters | None) -> Iterator[_Row]:
-    """The rows of one key: of one vGPU, or of several added up."""
+    """The rows of one key. If several vGPUs have it, their values are added up."""
     vgpus = [member.vgpu for member in members]
     # A vGPU whose VM is off uses nothing and is left out of the sums; if all are off, nothing is reported.
     awake = [member for member in members if member.vgpu.state != OFF]

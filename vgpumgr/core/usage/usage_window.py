@@ -43,9 +43,9 @@ class Window:
 
 
 def window(since_us: int, until_us: int) -> Window:
-    """A window from `since_us`, moved back to the start of its quarter; of its hour, if data are kept by the hour.
+    """A window from `since_us`, moved back to the start of that quarter of an hour, or of that hour if it is long.
 
-    It has about CELLS cells, each of whole quarters or hours.
+    Older samples are kept by the hour only. The window has about CELLS cells, each of whole quarters or hours.
     """
     unit = COARSE if until_us - since_us > FINE_US else 1
     first, last = since_us // BUCKET_US // unit * unit, max(since_us, until_us - 1) // BUCKET_US

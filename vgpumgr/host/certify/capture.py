@@ -60,7 +60,7 @@ def _function(root: Root, gpu: str, pci: str, index: Optional[int], files: int) 
 
 
 def _files(top: str) -> Dict[str, str]:
-    """The driver's own files below a function; of a directory, which it has for each mdev type, its names."""
+    """The driver's files below a function, by path, with their texts. A directory's text is the list of its names."""
     found = {name: _text("{}/{}".format(top, name)) for name in _SRIOV if os.path.exists("{}/{}".format(top, name))}
     for name in sorted(optional_names(top + "/nvidia") or ()):
         found["nvidia/" + name] = _text("{}/nvidia/{}".format(top, name))

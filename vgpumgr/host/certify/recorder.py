@@ -1,4 +1,4 @@
-"""NVML's binding, with a record of each call."""
+"""Wraps NVML's binding, and records each call."""
 
 import json
 from typing import Any, List, Optional
@@ -9,7 +9,7 @@ _HANDLE_OF = "nvmlDeviceGetHandleByPciBusId"
 
 
 class Recorder:
-    """The binding's names; of each call of NVML a row is added to `calls`."""
+    """Has every name of the binding. Each call of an NVML function adds a row to `calls`."""
 
     def __init__(self, binding: Any, calls: List[NvmlCall]) -> None:
         self._binding = binding
@@ -41,7 +41,7 @@ class Recorder:
 
 
 def _plain(value: Any) -> Any:
-    """An answer as JSON's types. Of a handle, the name of its type."""
+    """An answer as JSON's types. A handle becomes the name of its type."""
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
     if isinstance(value, bytes):

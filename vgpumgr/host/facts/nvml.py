@@ -188,7 +188,7 @@ class _Reader:
         return [fact for fact in facts if fact is not None]
 
     def _places(self, handle: Any) -> List[PlacesFact]:
-        """Raises NvmlFailed, and whatever the binding raises."""
+        """The free places by type, in mixed-size mode. Raises NvmlFailed, and what the binding raises."""
         places: List[PlacesFact] = []
         for type_id in sorted(map(int, ask(self._nvml, "nvmlDeviceGetCreatableVgpus", handle))):
             size, ids = self._places_of(handle, type_id)
@@ -208,7 +208,7 @@ class _Reader:
         return int(size), [int(place) for place in ids]
 
     def _active(self, handle: Any, requests: GpuQuery) -> List[ActiveFact]:
-        """Raises NvmlFailed, and whatever the binding raises."""
+        """The vGPUs that run on the GPU. Raises NvmlFailed, and what the binding raises."""
         return [self._running(instance, requests) for instance in running_vgpus(self._nvml, handle, self._pause)]
 
     def _running(self, instance: int, requests: GpuQuery) -> ActiveFact:

@@ -37,9 +37,9 @@ def _active(nvml: Any, handle: Any) -> List[int]:
 def mdev_uuid(nvml: Any, instance: int, framework: Optional[FrameworkName]) -> Optional[str]:
     """The UUID of a running vGPU's mdev; null if it is not an mdev, or NVML does not report the UUID.
 
-    NVML is only queried if vGPUs are mdevs, and only a real UUID counts. For a vGPU on a VF nvml.h names no error
-    (NOT_SUPPORTED is for hypervisors other than KVM), and the resource manager leaves the field zero (vgpuconfigapi.c,
-    550 to 595): so expect success with zeroes, or with `N/A`, there.
+    NVML is only queried if vGPUs are mdevs, and only a real UUID counts. If a vGPU is a VF, expect success with zeroes
+    or with `N/A`: nvml.h names no error for it (NOT_SUPPORTED is for hypervisors other than KVM), and the resource
+    manager leaves the field zero (vgpuconfigapi.c, 550 to 595).
     """
     if framework not in (MDEV_PF, MDEV_VF):
         return None

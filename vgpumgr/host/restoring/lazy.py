@@ -91,7 +91,7 @@ def _at(snapshot: Snapshot, entry: LedgerEntry, vfs: Mapping[str, int], failed: 
 
 
 def _obstacle(snapshot: Snapshot, entry: LedgerEntry) -> Optional[str]:
-    """Why the GPU takes no such vGPU now, beside what is there or has its place there, and who has that."""
+    """Why the GPU takes no such vGPU now: a cordon, or the vGPUs that are there or will come back, with their VMs."""
     gpu = next(one for one in snapshot["gpus"] if one["uuid"] == entry["gpu_uuid"])
     parent = next(one for one in gpu["parents"] if one["vf_index"] == entry["vf_index"])
     for cordon in snapshot["cordons"]:
@@ -158,7 +158,7 @@ def _hardware(snapshot: Snapshot, entry: LedgerEntry) -> Optional[VgpuFact]:
 
 
 def _elsewhere(snapshot: Snapshot, entry: LedgerEntry) -> Iterator[LedgerEntry]:
-    """The entry at each other function that nothing has, one of each GPU, and that offers its type by name."""
+    """The entry, moved to another place: for each GPU that has its type (by name), the first free function."""
     taken: Dict[Optional[str], Set[Optional[int]]] = {}
     for row in (*(snapshot["ledger"] or []), *snapshot["reservations"]):
         taken.setdefault(row["gpu_uuid"], set()).add(row["vf_index"])

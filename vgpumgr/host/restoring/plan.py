@@ -236,7 +236,7 @@ def _find_parent(gpu: GpuFact, entry: LedgerEntry) -> ParentFact:
 
 
 def find_vgpu(parent: ParentFact, entry: LedgerEntry) -> Optional[VgpuFact]:
-    """The entry's own, or one in its place."""
+    """The entry's vGPU; else another one on its virtual function; null if there is neither."""
     own = [vgpu for vgpu in parent["vgpus"] if vgpu["uuid"] == entry["uuid"]]
     return next(iter(own or (parent["vgpus"] if entry["vf_index"] is not None else [])), None)
 

@@ -166,7 +166,7 @@ class Restore:
         return counts
 
     def _open_unread(self, snapshot: Snapshot) -> None:
-        """The driver shows a GPU's UUID once the GPU was opened, which nobody may have done since it was bound."""
+        """Open each GPU whose UUID is unknown. The driver shows it only once the GPU was opened after it was bound."""
         for gpu in snapshot["gpus"]:
             if gpu["uuid"] is None:
                 with suppress(Refusal, ImportError), open_gpu(self._nvml, gpu["pci"]):

@@ -55,11 +55,11 @@ class Waker:
         self._executor = Executor(root, nvml, Libvirt(), write=write, at=at, timing=of_host(root))
 
     def wake(self, definition: bytes) -> Optional[str]:
-        """Make the lazy vGPUs that the definition names. Why one cannot be made, in one line; None if all are there."""
+        """Make the lazy vGPUs that the definition names. Returns why one is not there, in one line, or None."""
         return self._run(definition, lazy.wake, named=True, limit_s=WAKE_S)
 
     def put_to_sleep(self, definition: bytes) -> Optional[str]:
-        """Free the VM's lazy vGPUs. Why one stays, in one line."""
+        """Free the VM's lazy vGPUs. Returns why one stays, in one line, or None."""
         return self._run(definition, lazy.put_to_sleep, named=False, limit_s=SLEEP_S)
 
     def _run(self, definition: bytes, plan: lazy.Planner, *, named: bool, limit_s: float) -> Optional[str]:

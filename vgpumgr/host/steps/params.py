@@ -1,10 +1,9 @@
-"""A vGPU's plugin parameters (nvidia/vgpu_params: enable_uvm=1, frame_rate_limiter=0 and the like): requested and kept.
+"""A vGPU's plugin parameters (nvidia/vgpu_params: enable_uvm=1, frame_rate_limiter=0 and the like), as it gets them.
 
-The driver keeps them in memory only as long as the vGPU exists, the ledger for the vGPU and its replacement. While the
-vGPU's VM starts or stops, reading them blocks, takes no signals, and holds up all other vGPU work of the host. So a
-child with a deadline reads them, and only from a vGPU that nothing can hold (guard.py). A write stores all but its last
-byte, whatever that is, at most 1023 (NVIDIA's open kernel part 525.85.07, nvidia-vgpu-vfio.c: vgpu_params_show,
-vgpu_params_store).
+The driver forgets them when the vGPU is removed. So the ledger keeps them, for this vGPU and for its replacement. While
+the vGPU's VM starts or stops, a read of them blocks, takes no signals, and holds up all other vGPU work of the host. So
+a child with a deadline reads them, and only from a vGPU that nothing can hold (guard.py). A write stores all bytes but
+the last, at most 1023 (NVIDIA's open kernel part 525.85.07, nvidia-vgpu-vfio.c: vgpu_params_show, vgpu_params_store).
 """
 
 import errno
@@ -41,7 +40,8 @@ class KeptParams:
     def of_new(self, ledger: Ledger, step: Step) -> str:
         """The parameters of a new vGPU: its entry's, else those of the vGPU it replaces, overlaid by requested ones.
 
-        A freed vGPU with the same key counts only if the step says so: a detached slot restarts at that generation.
+        The record of a freed vGPU with the same key counts only if the step replaces that one: a slot that was detached
+        and is attached again has the same generation, and so the same key.
         """
         of_entry = ledger._replace(freed=()).params_of(identity(step))
         return merged(of_entry or self._of_replaced(ledger, step), step["param"] or "")
@@ -114,7 +114,7 @@ def text_for(params: str) -> bytes:
 
 
 def read_params(path: str, step: Step) -> str:
-    """The vGPU's parameters; empty if it has none, or its driver does not know them. `path` is the real one.
+    """The vGPU's parameters; empty if it has none, or its driver does not know them. `path`: its file, with the root.
 
     Raises Refusal(NotYet) if the read does not return, OSError if it is refused.
     """

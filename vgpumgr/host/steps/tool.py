@@ -33,7 +33,7 @@ class Ended(NamedTuple):
 
 
 def run_tool(root: Root, program: str, arguments: Sequence[str], deadline_s: float) -> Ended:
-    """Run it to its end. Raises Refusal: ToolRefused if it cannot be started, Deadline if it does not end in time.
+    """Run a program to its end. Raises Refusal: ToolRefused if it cannot start, Deadline if it does not end in time.
 
     A program that does not end in time is not killed: only it can finish the change that it has begun in the driver.
     It has neither the lock nor the controller's channel.
@@ -67,7 +67,7 @@ def run_tool(root: Root, program: str, arguments: Sequence[str], deadline_s: flo
 
 
 def _wait(pid: int, deadline_s: float) -> Optional[int]:
-    """Its exit status (of one that a signal ended: minus its number); None if it does not end in time."""
+    """The program's exit status, or minus the number of the signal that ended it; None if it does not end in time."""
     until = time.monotonic() + deadline_s
     while True:
         child, status = os.waitpid(pid, os.WNOHANG)

@@ -24,5 +24,5 @@ def known_lines(keys: tuple[KnownKey, ...]) -> tuple[str, ...]:
 
 
 def nor(endpoint: Endpoint, verb: str) -> str:
-    """`, nor VERB FILE`: the same denied of the site's file, if there is one."""
+    """`, nor VERB FILE`: says of the site's file, if there is one, what was said of the user's file."""
     return f", nor {verb} {endpoint.site_known_hosts}" if Path(endpoint.site_known_hosts).is_file() else ""

@@ -93,7 +93,7 @@ def with_maximum(vgpu_type: VgpuType, catalogue: Catalogue) -> VgpuType:
 def _types(
     stated: list[TypeFact], catalogue: Catalogue | None, known: list[tuple[list[TypeFact], snapshot.Types]]
 ) -> snapshot.Types:
-    """The types of a GPU. Most of a host's GPUs state the same, which is parsed once; `known` has what was stated."""
+    """The types of a GPU. Most GPUs of a host have the same list: it is parsed once and kept in `known`."""
     for earlier, types in known:
         if earlier == stated:
             return types
