@@ -121,7 +121,7 @@ def check_owner(path: str, top: str = "", *, is_file: bool = False) -> None:
 
 
 def write(path: str, content: bytes, mode: int) -> None:
-    """Write a file atomically: at no time is only a part of it there. Raises OSError."""
+    """Write a file that is there as a whole or not at all. Raises OSError."""
     folder, name = os.path.split(path)
     new = "{}/{}{}.{}".format(folder, UNFINISHED, os.getpid(), name)
     with suppress(FileNotFoundError):

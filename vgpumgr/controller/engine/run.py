@@ -94,14 +94,14 @@ class Run:
         return run.plan()
 
     def within_quotas(self, ends: dict[HostName, Ended[HostPlan]]) -> dict[HostName, Ended[HostPlan]]:
-        """The same plans within the owners' quotas."""
+        """The hosts' plans, those that exceed an owner's quota made again within it."""
         again = self.allotment.decide([host for host, end in ends.items() if end.value is None])
         plans = {run.session.declaration.name: run.plan() for run in again}
         return {**ends, **{host: replace(ends[host], value=plan) for host, plan in plans.items()}}
 
     @contextmanager
     def counted_again(self) -> Iterator[None]:
-        """In the turn of this command, with the owners' quotas divided again. No host is locked yet."""
+        """A block in which this command has its turn, and the owners' quotas are divided again. It locks no host."""
         with self.allotment:
             self.allotment.count_again()
             yield

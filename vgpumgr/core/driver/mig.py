@@ -271,7 +271,7 @@ def board_profiles(catalogue: Catalogue, board: str) -> tuple[InstanceProfile, .
 
 
 def profiles_of_types(board: str, names: Iterable[TypeName]) -> tuple[InstanceProfile, ...]:
-    """The same from the MIG-backed types of a GPU with MIG off, whose driver lists no profiles."""
+    """The instance profiles of a GPU by its MIG-backed types: while MIG is off, its driver lists no profiles."""
     sizes: dict[tuple[int, str], set[int]] = {}
     for name in names:
         if name.slices is not None:

@@ -152,7 +152,7 @@ def parse_profile(text: str) -> Profile:
 
 
 def _in_capitals(text: str) -> str | None:
-    """The same with the series in capitals, or all of it, if that is a profile: 4q is 4Q."""
+    """4Q for 4q: the text with its last letter, or all of it, in capitals; None if neither is a profile."""
     spellings = (text[:-1] + text[-1:].upper(), text.upper())
     return next((one for one in spellings if _SHORT.fullmatch(one) or name_of(one).series), None)
 

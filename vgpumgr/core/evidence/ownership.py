@@ -2,8 +2,8 @@
 
 A ledger can be lost (disk failure, restore, manual deletion). A claim that was bound on this machine still says which
 vGPU is the VM's. If the hardware is that very vGPU and only this VM's definition names it, it is entered again
-(EnterVgpu), and nothing is created twice. If they disagree, the user decides; also about a virtual function without
-an mdev, because any tool may have set its type.
+(EnterVgpu), and nothing is created twice. If they disagree, the user decides. So does the user about a virtual function
+without an mdev, because any tool may have set its type.
 """
 
 from __future__ import annotations

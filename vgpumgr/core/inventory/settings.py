@@ -22,7 +22,7 @@ def deciding(gpu: Gpu, declared: Sequence[OfGpus], setting: Setting) -> OfGpus |
 
 
 def all_deciding(gpu: Gpu, declared: Sequence[OfGpus], setting: Setting) -> tuple[OfGpus, ...]:
-    """The same with all others of equal weight: more than one means that the inventory contradicts itself."""
+    """The declarations that decide about a GPU's setting. If there are several, the inventory contradicts itself."""
     entries = [one for one in declared if getattr(one, setting) is not None and _is_about(one, gpu, setting)]
     own = tuple(one for one in entries if not isinstance(one, BoardDeclaration))
     return own or tuple(entries)
@@ -41,7 +41,10 @@ def of_board(gpu: Gpu, declared: Sequence[OfGpus], setting: Setting) -> BoardDec
 
 
 def _is_about(declared: GpuDeclaration | BoardDeclaration, gpu: Gpu, setting: Setting) -> bool:
-    """A board's settings are not for cards passed through whole, its scheduler not for a GPU in MIG mode."""
+    """Whether a declaration is for this GPU. A board's is not for a card that is passed through as a whole.
+
+    A board's scheduler is not for a GPU in MIG mode either.
+    """
     if isinstance(declared, BoardDeclaration):
         if setting == "scheduler" and not gpu.rules.has_scheduler:
             return False

@@ -31,7 +31,7 @@ def findings(inventory: Inventory, catalogue: Catalogue) -> tuple[Finding, ...]:
 
 
 def problems(inventory: Inventory, catalogue: Catalogue) -> tuple[Problem, ...]:
-    """One for each layout that no GPU of its board can have."""
+    """A problem for each declared layout that no GPU of its board can have."""
     boards = {board for host in inventory.hosts.values() for board in host.boards if board.instances}
     layouts = (_impossible(board, catalogue) for board in boards)
     return tuple(sorted((one for one in layouts if one is not None), key=str))

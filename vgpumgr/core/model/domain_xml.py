@@ -90,7 +90,7 @@ class Domain:
 
     @property
     def waits(self) -> tuple[claim_values.Wait, ...]:
-        """What waits for room in its slots. What a copy carries along is the other VM's."""
+        """The wishes that wait for room. A copy of another VM has none: those that it carries are the other VM's."""
         return () if self.claims is None or self.copied else self.claims.waits
 
     def wait(self, slot: Slot) -> claim_values.Wait | None:

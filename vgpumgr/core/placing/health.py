@@ -79,7 +79,7 @@ def _unverified(facts: HostSnapshot, gpus: Sequence[Gpu]) -> str:
 
 
 def _undecided(facts: HostSnapshot) -> Iterator[Finding]:
-    """One for each reason why it is unknown whether vGPUs of ours are in use, although their GPUs show no fault."""
+    """A finding for each reason why use of our vGPUs is unknown, although their GPUs show no fault."""
     reasons: dict[str, list[str]] = {}
     for gpu in facts.gpus:
         ours = [entry.vgpu for entries in facts.entries.on(gpu.uuid).values() for entry in entries]
@@ -102,7 +102,7 @@ def _undecided(facts: HostSnapshot) -> Iterator[Finding]:
 
 
 def other_boards(facts: HostSnapshot) -> tuple[Finding, ...]:
-    """One for each GPU that offers types which its memory cannot hold."""
+    """A finding for each GPU that offers types which its memory cannot hold."""
     findings: list[Finding] = []
     for gpu in facts.gpus:
         large = [one for one in (gpu.types or {}).values() if one.size_mib is not None and not gpu.holds(one.size_mib)]

@@ -35,7 +35,7 @@ class Difference:
 
 
 def findings(facts: HostSnapshot) -> tuple[Finding, ...]:
-    """One for each GPU in mixed-size mode that offers other ids than computed, and for each misplaced vGPU of ours."""
+    """A finding for each GPU in mixed-size mode with other ids than computed, and for each misplaced vGPU of ours."""
     findings: list[Finding] = []
     for gpu in facts.gpus:
         different = tuple(differences(gpu))

@@ -360,7 +360,7 @@ def _in_the_way(gpu: Gpu, kind: VgpuType) -> Iterator[tuple[int | None, tuple[Vg
 
 
 def _in_instances(gpu: Gpu, kind: VgpuType) -> Iterator[tuple[int, tuple[Vgpu, ...]]]:
-    """The same in MIG mode: where an instance of its own could begin, or one with room does."""
+    """As _in_the_way, in MIG mode: where a new GPU instance could begin, or one that has room begins."""
     profile = instances.profile_of(gpu, kind)
     for piece in () if profile is None else (Piece(profile=profile, start=start) for start in profile.starts):
         full = (

@@ -218,7 +218,7 @@ def _is_ours_here(view: HostView, domain: Domain, claim: Claim) -> bool:
 
 
 def _guard_other_controller(view: HostView, task: PruneSlot | FinishDetach, author: tasks.Author) -> None:
-    """Raises OtherController for what another controller's inventory declared lately, where neither has a site.
+    """Raises OtherController if another controller's inventory declared the slot lately, and neither has a site.
 
     Otherwise each of the two would remove every night what the other one gives.
     """

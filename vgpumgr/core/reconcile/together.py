@@ -54,7 +54,7 @@ def _has_no_place(planned: PlannedTask) -> bool:
 
 
 def _orders(todo: Sequence[ServeSlot]) -> Iterator[Sequence[ServeSlot]]:
-    """As requested; then one of each kind, and of the rest the rare kinds before the frequent ones, or the reverse."""
+    """The orders to try: as requested; then one of each kind first, and the rest with the rarest or commonest first."""
     yield todo
     kinds: dict[object, list[ServeSlot]] = {}
     for task in todo:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def findings(facts: HostSnapshot, declared: HostDeclaration) -> Iterator[Finding]:
-    """One for each setting of a host that nothing declares, with the GPUs that have it."""
+    """A finding for each setting of a host that nothing declares, with the GPUs that have it."""
     by_setting: dict[tuple[str, Command], list[tuple[str, Command]]] = {}
     for gpu in sorted(facts.gpus, key=lambda one: one.pci):
         if gpu.framework is None:  # passed through whole: it has none, and a board's declaration is not about it

@@ -255,7 +255,7 @@ def unknown_profile(answer: Answer, hosts: Sequence[HostAnswers], catalogue: Cat
 def nobody_has(
     views: Iterable[HostView], unread: Iterable[tuple[HostName, VgpumgrError]], question: Question, catalogue: Catalogue
 ) -> UnknownProfile | None:
-    """The same error for one wish at these hosts."""
+    """The error of unknown_profile for one wish at these hosts, or None."""
     hosts = [of_host(view, [question], catalogue) for view in views]
     (answer,) = answers(hosts, unread, [question])
     return unknown_profile(answer, hosts, catalogue)

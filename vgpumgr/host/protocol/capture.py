@@ -37,7 +37,7 @@ class NvmlCall(TypedDict):
 class Capture(TypedDict):
     """`texts`: file name → text, or `!` and the errno's name; functions that show the same share one.
 
-    `host`: the same of files outside /sys/bus/pci. `calls` has those that were made for the snapshot, and a few more.
+    `host`: such texts of files outside /sys/bus/pci. `calls`: those that were made for the snapshot, and a few more.
     """
 
     snapshot: Snapshot

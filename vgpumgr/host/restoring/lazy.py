@@ -80,7 +80,7 @@ def put_to_sleep(
 
 
 def _at(snapshot: Snapshot, entry: LedgerEntry, vfs: Mapping[str, int], failed: Mapping[str, str]) -> Waking:
-    """The same for one entry at its place."""
+    """What makes one lazy vGPU at its place, or why that cannot be."""
     now = plan_for(snapshot, [entry], vfs, failed)
     why = now.lost.get(key_of(entry)) or now.waits.get(key_of(entry))
     creates = [step for step in now.steps if step["verb"] == CREATE_VGPU and cast("Step", step)["expect"] == EMPTY]

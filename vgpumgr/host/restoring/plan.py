@@ -85,7 +85,7 @@ def plan(snapshot: Snapshot, vfs: Mapping[str, int], failed: Mapping[str, str]) 
 def plan_for(
     snapshot: Snapshot, wishes: Sequence[LedgerEntry], vfs: Mapping[str, int], failed: Mapping[str, str]
 ) -> Plan:
-    """The same for these entries alone."""
+    """The plan for these entries alone."""
     made = Plan([], {}, {})
     entries = sorted(wishes, key=lambda entry: (entry["gpu_uuid"], _start(entry)))
     busy: Optional[Tuple[str, int]] = None  # the GPU instance that comes first, by GPU and start

@@ -14,7 +14,7 @@ def select(table: str, columns: Sequence[str]) -> str:
 
 
 def insert(table: str, columns: Sequence[str], *, verb: str = "INSERT") -> str:
-    """For a row as a sequence in the order of the columns."""
+    """The statement that inserts a row, given as a sequence in the order of the columns."""
     return f"{verb} INTO {table} ({', '.join(columns)}) VALUES ({', '.join('?' * len(columns))})"
 
 
