@@ -85,7 +85,7 @@ def usage(
     SM, P50, P95 and MAX are percent of the whole GPU over the time that was measured (COVERAGE of the window). OF SHARE
     is SM relative to the share that the vGPU's type or the scheduler guarantees. The window begins at a quarter of an
     hour. A question mark means that the VM was off the whole time or the driver did not report the value. With --idle,
-    a vGPU that was measured for less than 95 % of the time counts as unknown, and a line below the table names it. OFF
+    a vGPU of which less than 95 % of the time is known does not count as idle; a line below the table names it. OFF
     SINCE is when `collect` first saw its VM off. The command contacts no host and writes nothing.
     """
     _rest_the_collector(click.get_current_context())

@@ -52,7 +52,7 @@ def entries(view: HostView, gpu: Gpu) -> tuple[Ours, ...]:
 
 
 def _is_whole(view: HostView, entry: LedgerEntry) -> bool:
-    """Whether an entry's vGPU was fully made once. A killed re-creation leaves the entry planned and the claim bound."""
+    """Whether an entry's vGPU was fully made once. After a killed re-creation its entry is planned, its claim bound."""
     domain = view.domain(entry.vgpu.vm)
     claim = domain.claim(entry.vgpu.slot) if domain and not domain.copied else None
     if claim is not None and claim.state == claims.LEAVING:

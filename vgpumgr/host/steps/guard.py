@@ -175,9 +175,9 @@ def _holding(users: Users, paths: Sequence[str]) -> Tuple[List[str], List[str]]:
 def _ending(users: Users, step: Step) -> List[str]:
     """The QEMUs that may have the vGPU, with or without descriptors: those that are exiting, and the step's VM's own.
 
-    Another VM may have got the vGPU (by a copied definition), and an exiting QEMU no longer shows what it has. A QEMU
-    that is not exiting shows it by its descriptors. So it is left out if it is another VM's, or if the step's VM is
-    known to run without this vGPU.
+    Another VM may have got the vGPU (by a copied definition), and an exiting QEMU no longer shows what it has. Of those
+    that are not exiting, only the QEMU of the step's VM counts, unless that VM is known to run without this vGPU: the
+    descriptors of all others show what they have.
     """
     lines: List[str] = []
     for qemu in users.qemus:

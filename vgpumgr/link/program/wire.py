@@ -138,7 +138,7 @@ def read(facts: dict[str, Any], hint: Any, where: str) -> Any:
 def check(value: Any, hint: Any, where: str) -> Any:
     """`value` itself, if it has the shape of the type hint (TypedDict, List, Dict, Optional, Literal, str, int, bool).
 
-    Every key must be present; additional keys are accepted, so that a host program can report more.
+    Otherwise raises WireError. Every key must be present; additional keys are accepted: a host program may report more.
     """
     try:
         _checker(hint)(value)
