@@ -43,9 +43,9 @@ class Window:
 
 
 def window(since_us: int, until_us: int) -> Window:
-    """A window from `since_us`, moved back to the start of that quarter of an hour.
+    """A window of about CELLS cells, each of whole quarters or hours. It begins with the quarter that has `since_us`.
 
-    A long window begins at a full hour: older samples are kept by the hour. It has about CELLS cells of equal length.
+    A long window begins with the full hour, since older samples are kept by the hour.
     """
     unit = COARSE if until_us - since_us > FINE_US else 1
     first, last = since_us // BUCKET_US // unit * unit, max(since_us, until_us - 1) // BUCKET_US
