@@ -81,7 +81,7 @@ class VmDeclaration:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReservationDeclaration:
-    """`count` places for an owner's VMs, those that they have already included. `asked`: what each place is for."""
+    """`count` places for an owner's VMs; those that the VMs already have are among them. `asked`: what each is for."""
 
     name: str
     owner: OwnerName

@@ -129,7 +129,7 @@ class Held:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Allowance:
-    """What limits an owner on one host: what it holds on `others`, and what this command has `granted` it there.
+    """What counts against an owner's quota on one host: what it holds on other hosts, and has been `granted` there.
 
     `unread`: the hosts about which nothing is known.
     """

@@ -225,7 +225,7 @@ class _Search:
                     yield (*out, one), *made
 
     def _others(self, gpu: Gpu, but: Sequence[Vgpu]) -> Iterable[_Wanted]:
-        """What else could leave the GPU; only one of vGPUs that are alike."""
+        """What else could leave the GPU. If several vGPUs are alike, only one of them is returned."""
         others = (self._at[id(vgpu)] for vgpu in gpu.vgpus if id(vgpu) in self._at and vgpu not in but)
         return {one.alike: one for one in others}.values()
 
@@ -245,7 +245,7 @@ class _Search:
             return None
 
     def _look(self, view: HostView, gpu: Gpu) -> object:
-        """All of a GPU that matters to the search. Of GPUs for which it is equal only one is tried."""
+        """All of a GPU that matters to the search. If it is equal for several GPUs, only one of them is tried."""
         awaited = [entry.vgpu for entry in room.awaited_on(view.snapshot, gpu)]
         vgpus = [
             (vgpu.type_id, *_place(gpu, vgpu), (one := self._at.get(id(vgpu))) and one.alike) for vgpu in gpu.vgpus

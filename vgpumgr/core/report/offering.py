@@ -110,7 +110,7 @@ def mix_of(attached: Mapping[str, int], hosts: Iterable[HostView]) -> Mix:
 
 
 def score(hosts: Iterable[tuple[HostView, int]], offered: Sequence[Profile], mix: Mix) -> Score:
-    """How much of the requests the set serves on these hosts. Each has the number of its like. Raises PolicyFailed."""
+    """How much of the requests the set serves. `hosts`: each with the number of hosts like it. Raises PolicyFailed."""
     filled = [(host := _Host(view, offered), count, *host.filled(mix)) for view, count in hosts]
     sizes = {profile: size for host, *_ in filled for profile, size in host.sizes.items()}
     held = sum(count for mib, count in mix.requests.items() if mib <= max(sizes.values(), default=-1))

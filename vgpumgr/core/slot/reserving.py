@@ -164,7 +164,7 @@ def taker(domain: Domain, slot: Slot) -> str:
 
 
 def marked(facts: HostSnapshot, one: Reservation, domain: Domain, slot: Slot) -> tuple[SetReservation, ...]:
-    """The step that records who takes a place; none if its virtual function shows that, or if it is recorded."""
+    """The step that records who takes a place; none if its virtual function shows that, or if it is on record."""
     terms = replace(one.terms, taker=taker(domain, slot))
     if one.vgpu.vf_index is not None or terms == one.terms:
         return ()

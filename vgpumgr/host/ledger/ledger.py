@@ -117,7 +117,7 @@ class Ledger(NamedTuple):
         return any((row["gpu_uuid"], row["boot"]) == (gpu_uuid, boot) for row in self.without_vfs)
 
     def with_vfs_taken(self, gpu_uuid: str, boot: str, *, taken: bool) -> "Ledger":
-        """The ledger with the note that this program removed a GPU's functions, or without. Old boots' are dropped."""
+        """The ledger with or without the note that this program removed a GPU's functions. Old boots' are dropped."""
         others = tuple(row for row in self.without_vfs if row["gpu_uuid"] != gpu_uuid and row["boot"] == boot)
         return self._replace(without_vfs=(*others, *([{"gpu_uuid": gpu_uuid, "boot": boot}] if taken else [])))
 

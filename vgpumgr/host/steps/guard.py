@@ -175,8 +175,8 @@ def _holding(users: Users, paths: Sequence[str]) -> Tuple[List[str], List[str]]:
 def _ending(users: Users, step: Step) -> List[str]:
     """The QEMUs that may have the vGPU, with or without descriptors: those that are exiting, and the step's VM's own.
 
-    Another VM may have got the vGPU (by a copied definition), and an exiting QEMU no longer shows what it has. Of those
-    that are not exiting, only the QEMU of the step's VM counts, unless that VM is known to run without this vGPU: the
+    Another VM may have got the vGPU (by a copied definition), and an exiting QEMU no longer shows what it has. A QEMU
+    that is not exiting counts only if it is the step's VM's, and not if that VM is known to run without this vGPU: the
     descriptors of all others show what they have.
     """
     lines: List[str] = []

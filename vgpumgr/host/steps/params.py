@@ -1,4 +1,4 @@
-"""A vGPU's plugin parameters (nvidia/vgpu_params: enable_uvm=1, frame_rate_limiter=0 and the like), as it gets them.
+"""Plugin parameters of vGPUs (nvidia/vgpu_params: enable_uvm=1, frame_rate_limiter=0 and the like): read, kept and set.
 
 The driver forgets them when the vGPU is removed. So the ledger keeps them, for this vGPU and for its replacement. While
 the vGPU's VM starts or stops, a read of them blocks, takes no signals, and holds up all other vGPU work of the host. So
