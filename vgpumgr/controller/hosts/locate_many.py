@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from vgpumgr.core.inventory import HostDeclaration
     from vgpumgr.names import HostName
 
-_NAMED = 8  # the most VMs that a line names; of more it gives only the number
+_NAMED = 8  # the most VMs that a line names; if there are more, it gives their number
 
 
 class ManyVms:

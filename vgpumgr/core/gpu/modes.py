@@ -23,7 +23,7 @@ def ended(view: HostView, gpu: Gpu) -> Mode | None:
     others: tuple[Mode, ...] = (MIXED_SIZE, MIG) if gpu.mig else (MIXED_SIZE,)
     volatile_modes = [mode for mode in others if modes.of(mode).ends_with_boot(gpu.board_names)]
     missing_modes = {one.vgpu.made_in for one in view.snapshot.reservations if one.vgpu.gpu_uuid == gpu.uuid}
-    if any(entry.vgpu.made_in in volatile_modes for entry in view.snapshot.ledger or ()):  # on few hosts
+    if any(entry.vgpu.made_in in volatile_modes for entry in view.snapshot.ledger or ()):  # only few hosts need it
         missing_modes |= _missing(view, gpu)
     return next((mode for mode in volatile_modes if mode in missing_modes), None)
 

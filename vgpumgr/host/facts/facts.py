@@ -54,7 +54,7 @@ def observe(
     report = read_nvml(load_nvml, [_wanted(each) for each in asked], unknown, pause)
     if report.failure is not None:
         unknown.add("nvml", report.failure)
-    # Only of this boot: another driver may give their ids to other types.
+    # Only the entries of this boot: another driver may have given their ids to other types.
     current = _of_boot(entries or [], boot)
     gpus = [_gpu_fact(root, each, report, current, unknown.of(each.card.pci)) for each in seen]
     users = _users(root, unknown)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from vgpumgr.core.model.endpoint import Endpoint
 
-# The beginning of a certificate, up to its key, and its end, from its authority on, with nobody's keys.
+# The bytes of a certificate before its key, and those from its authority on, with keys that belong to nobody.
 _HEAD = b"\0\0\0\x20ssh-ed25519-cert-v01@openssh.com" + bytes(4) + b"\0\0\0\x20" + bytes(32)
 _END = b"\0\0\0\x33\0\0\0\x0bssh-ed25519\0\0\0\x20" + bytes(32) + b"\0\0\0\x13\0\0\0\x0bssh-ed25519" + bytes(4)
 _FIDO_AUTHORITY = re.compile(rb"\0\0..\0\0\0.sk-(?:ssh-ed25519|ecdsa-sha2-nistp256)@openssh\.com", re.DOTALL)
