@@ -57,7 +57,7 @@ def detach(context: Context, request: SlotRequest, consent: Consent[Planned[Plan
 
 
 def _ahead(consent: Consent[Planned[Plan]], what: str, *, asks: bool) -> Callable[[Session], HostView]:
-    """The first reading of the only candidate host: with its lock, unless the plan is shown before it is locked."""
+    """The first reading of the only candidate host. It locks the host, too, unless the plan is shown first."""
     return lambda session: session.read_ahead(None if consent.reads_first(asks=asks) else what)
 
 

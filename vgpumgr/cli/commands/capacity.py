@@ -133,7 +133,7 @@ def _ways() -> Sequence[str]:
 
 
 def _questions(context: Context, profiles: Sequence[str], asked: Mapping[str, str | bool | None]) -> list[Question]:
-    """One question for each profile, or one for the options. Raises UsageError if both are given, or a host."""
+    """A question for each profile, or one for the options. Raises UsageError for both, or a host as profile."""
     from vgpumgr import errors
     from vgpumgr.core.report.capacity import Question
 

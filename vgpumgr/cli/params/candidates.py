@@ -198,7 +198,7 @@ def _everything(context: click.Context) -> Iterable[str]:
 
 
 def _groups(context: click.Context) -> Iterator[str]:
-    """The groups with some of our hosts, but not all: only these select anything."""
+    """The groups with some of our hosts, but not all: only these narrow anything."""
     inventory = _inventory(context)
     roster = inventory.roster
     for name in sorted(roster.members) if roster else ():

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 class Shape:
     """One request's type on one board.
 
-    `maximum`: how many vGPUs of its size a GPU takes in equal-size mode, or a GPU instance. `places`: its placement ids
+    `maximum`: how many of its size fit on a GPU in equal-size mode, or in one GPU instance. `places`: its placement ids
     in mixed-size mode, each of `slots` GiB; none without that mode. `instance`: the profile in which it lies in MIG
     mode; None: it is time-sliced.
     """

@@ -187,7 +187,7 @@ def _has_entered(facts: HostSnapshot, gpu: Gpu) -> bool:
 
 
 def _guard_read(facts: HostSnapshot, gpu: Gpu) -> None:
-    """Raises Unsure if the instances cannot be read; not if the ledger has none, so that none can be cached."""
+    """Raises Unsure if the instances cannot be read, unless the ledger has none: then none can be cached."""
     why = instances.why_unread(facts, gpu)
     if why is not None and _has_entered(facts, gpu):
         raise gpu_plan.unread(facts, gpu, "GPU instances", why)

@@ -58,7 +58,10 @@ def of_target(facts: HostSnapshot, target: VgpuSpec) -> tuple[Finding, ...]:
 
 
 def findings(facts: HostSnapshot) -> tuple[Finding, ...]:
-    """A finding for each fault of a host, with its GPUs and how many vGPUs of ours; and one for other boards' types."""
+    """A finding for each fault, with its GPUs and the number of our vGPUs on them.
+
+    Further ones name GPUs whose types are missing or those of another board, and GPUs whose use is unknown.
+    """
     findings = [*other_boards(facts)]
     for gpu in facts.gpus:
         if gpu.fault is None and lacks_types(gpu) and any(parent.creatable is not None for parent in gpu.parents):

@@ -27,9 +27,9 @@ _MAY_PASS = (errors.NoCapacity, errors.ConflictingClaim, errors.RefusedPlan)
 class PlannedTask:
     """One task: its plan, or why it was refused. `drift` says why there are steps.
 
-    Both are set if the declaration is refused, and the plan keeps what there is. `unverified`: there is nothing to do,
-    but it could not be checked that the slot is as declared, for this reason. `note`: if nothing removes the reason for
-    the refusal, this plan notes since when the slot waits.
+    It has both if a declaration is refused, wholly or in part: the plan keeps what there is, or does the rest.
+    `unverified`: why nobody could check that the slot is as declared, if there is nothing to do. `note`: the plan that
+    notes since when the slot waits, if the refusal's reason stays.
     """
 
     task: Task

@@ -60,7 +60,7 @@ class _Host:
 
 
 class _Offers(dict[tuple[bool, Fraction, bool], dict[int, tuple[_Host, Spot, Candidate]]]):
-    """What all hosts offer: by closeness, then by the GPU's place. Each vGPU changes one host's part alone."""
+    """All hosts' offers, by Spot.closeness, then by Candidate.place. A new vGPU changes one host's only."""
 
     def renew(self, host: _Host, offers: tuple[tuple[Spot, Candidate], ...]) -> None:
         for spot, candidate in host.offers:
@@ -70,7 +70,7 @@ class _Offers(dict[tuple[bool, Fraction, bool], dict[int, tuple[_Host, Spot, Can
         host.offers = offers
 
     def best(self, policy: Policy, fleet: Fleet) -> tuple[_Host, Spot, Candidate] | None:
-        """The first of the closest that the policy uses; None if it uses none."""
+        """What the policy ranks first of the closest that it uses, or None."""
         for closeness in sorted(self):
             offers = self[closeness]
             ranked = ranking.rank(policy, [one for _, _, one in offers.values()], fleet) if offers else ()

@@ -156,7 +156,7 @@ def find_owner(root: Root, descriptor: int) -> Optional[str]:
 
 
 def _owner_in(folder: str, lock: os.stat_result) -> Optional[str]:
-    """The owner's mark, if a process has this directory open. Programs of other (simulated) hosts have others open."""
+    """The mark of a process that has the lock's directory open. Each (simulated) host has its own directory."""
     owner = None
     names = os.listdir(folder)
     for name in names:

@@ -1,8 +1,8 @@
 """What a step may attach to a VM or detach: a host device that is a vGPU, as templates/hostdev-*.xml.j2 write it.
 
 Anyone who may attach any device to a VM controls the whole host: its disks are devices, too. So a device's XML must be
-exactly such a text, and only a vGPU of the ledger is attached. A device to detach may exist only in a definition (a
-clone, a lost ledger). If the host has it, it must be a vGPU: neither another vendor's device, nor a whole GPU.
+exactly such a text, and only a vGPU of the ledger is attached. One to detach need not be in the ledger (it may be
+lost), nor on the host (a clone's). If the host has it, it must be a vGPU: no other vendor's device, no whole GPU.
 """
 
 import os

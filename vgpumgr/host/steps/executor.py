@@ -129,7 +129,7 @@ VERBS: Dict[str, Tuple[Callable[[Executor, Any, float], Any], Checks, Optional[C
 
 
 def parse_step(data: object) -> steps.AnyStep:
-    """The step, without keys that such a step does not have. Raises Refusal(BadRequest) naming the wrong key."""
+    """The step; other keys are dropped. Raises Refusal(BadRequest) that names a missing or wrong key."""
     verb = check_fields(data, {"verb": (one_of(*VERBS), "one of {}".format(", ".join(VERBS)))}, "step")["verb"]
     step: steps.AnyStep = _reader(verb)(data)
     check = VERBS[verb][2]

@@ -72,7 +72,7 @@ def _read(path: Path) -> bytes:
 
 
 def _without_fido(blob: bytes, public: bytes) -> bytes:
-    """The certificate with its FIDO keys, which cryptography cannot read, replaced. Only sshd checks signatures."""
+    """The certificate with dummies for FIDO keys, which cryptography cannot read. Only sshd checks signatures."""
     if blob[4:7] == b"sk-":
         blob = _HEAD + blob.partition(_fields(public))[2]
     authority = _FIDO_AUTHORITY.search(blob)
