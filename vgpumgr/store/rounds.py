@@ -44,6 +44,24 @@ def from_json(text: str) -> Round:
     )
 
 
+def without_vm(text: str, name: str) -> str:
+    """A round's JSON without what it says of a VM, by name or UUID."""
+    return json.dumps(_without(json.loads(text), name), separators=(",", ":"))
+
+
+def _without(value: Any, name: str) -> Any:
+    if isinstance(value, list):
+        return [_without(one, name) for one in value if not _is_of(one, name)]
+    return {key: _without(one, name) for key, one in value.items()} if isinstance(value, dict) else value
+
+
+def _is_of(value: Any, name: str) -> bool:
+    """Whether it is a reading of the VM's vGPU, or a measure of one."""
+    return isinstance(value, dict) and (
+        name in (value.get("vm"), value.get("vm_uuid")) or _is_of(value.get("vgpu"), name)
+    )
+
+
 def cursor_to_json(cursor: Cursor) -> str:
     return json.dumps(asdict(cursor), default=_plain, separators=(",", ":"))
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.unit.store.samples_of import SECOND, T0, load, measured_round, vgpu
 from vgpumgr import errors
 from vgpumgr.core.usage.runs import NO_RUNS, LastRun, PlannedHost
 from vgpumgr.store import place
@@ -13,10 +15,12 @@ from vgpumgr.store.journal import Journal
 from vgpumgr.store.journal_entry import Intent, Question
 from vgpumgr.store.sql import file, forgetting, runs
 from vgpumgr.store.sql.sample_tables import SCHEMA
+from vgpumgr.store.sql.samples import Samples
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from vgpumgr.core.usage.readings import Load
     from vgpumgr.store.sql.forgetting import Kind
 
 
@@ -70,6 +74,36 @@ def test_what_is_told_is_removed_and_nobody_elses(store: Path, kind: Kind, name:
     assert known(store, kind, name) == {}
     assert known(store, "host", "kvm02") == others == OF_HOST
     assert [entry.intent.vm for entry in Journal(store, warn=pytest.fail).runs(Question(limit=9))] == ["vm02"]
+
+
+def test_neither_the_last_round_nor_what_was_off_names_a_vm_that_is_forgotten(tmp_path: Path) -> None:
+    """By its name or UUID, whether it was ever measured; the round stays as it was of all others."""
+    store = tmp_path / "store.sqlite"
+    samples = Samples(place.samples_beside(store))
+    loads: dict[str | None, Load | None] = {
+        "vm01": load(50),
+        "vm02": load(20),
+        "vm03": None,
+        "vm04": None,
+        "vm05": None,
+    }
+    samples.add([measured_round(loads, since_us=T0, until_us=T0 + SECOND)], every_s=60)
+    forgotten = ["vm01", vgpu("vm03", None, at_us=None).vm_uuid, "vm05"]
+    for name in forgotten:
+        assert name is not None
+        assert known(store, "vm", name)["last readings of a host"] == 1
+        gone = forgetting.forget(store, samples.path, "vm", name)
+        assert ("vGPUs that were off" in {one.what for one in gone}) == (name != "vm01")
+        assert known(store, "vm", name) == {}
+    with file.reading(samples.path, SCHEMA) as connection:
+        assert connection is not None
+        stored = "".join(connection.iterdump())
+    assert [vm for vm in loads if re.search(rf"\b{vm}\b", stored)] == ["vm02", "vm04"]
+    (host,) = samples.latest()
+    assert host.last.reading is not None
+    assert [one.vm for one in host.last.reading.gpus[0].vgpus] == ["vm02", "vm04"]
+    assert [one.vgpu.vm for one in host.last.measured] == ["vm02"]
+    assert [key.vm for key in host.off] == ["vm04"]
 
 
 def test_where_there_is_no_file_none_is_made(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from vgpumgr.store import rounds
 from vgpumgr.store.sql import file, journal, sample_tables
 from vgpumgr.store.sql.statements import scalar, where
 
@@ -18,6 +19,14 @@ if TYPE_CHECKING:
 Kind = Literal["vm", "host"]
 
 _VM, _HOST, _NAME = "(vm = :name OR vm_uuid = :name)", "host = :name", "name = :name"
+# In a host's last round, and what that round said was off: its key has the name alone.
+_READ = "EXISTS (SELECT 1 FROM json_tree(round) WHERE key IN ('vm', 'vm_uuid') AND atom = :name)"
+_OFF = """
+    (vm = :name OR (host, vm) IN (
+        SELECT host.name, json_extract(one.value, '$.vm') FROM host, json_tree(round) AS one
+        WHERE one.type = 'object' AND json_extract(one.value, '$.vm_uuid') = :name
+    ))
+"""
 _SERIES = {"vm": where("SELECT id FROM series", _VM), "host": where("SELECT id FROM series", _HOST)}
 
 
@@ -32,12 +41,21 @@ class Trace:
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """A table that can have such rows. `condition` selects them; `since` is the file's first version with the table."""
+    """A table that can have such rows. `condition` selects them; `since` is the file's first version with the table.
+
+    `kept`: the assignment that takes the VM out of a row, which stays.
+    """
 
     what: str
     table: str
     condition: str
     since: int = 1
+    kept: str | None = None
+
+    @property
+    def removal(self) -> str:
+        head = f"DELETE FROM {self.table}" if self.kept is None else f"UPDATE {self.table} SET {self.kept}"  # noqa: S608 -- our own names
+        return where(head, self.condition)
 
 
 def _samples(kind: Kind) -> tuple[_Place, ...]:
@@ -46,7 +64,11 @@ def _samples(kind: Kind) -> tuple[_Place, ...]:
         _Place("series of measures", "series", _VM if kind == "vm" else _HOST),
     )
     if kind == "vm":
-        return measured
+        return (  # first what is found by the others
+            _Place("vGPUs that were off", "off", _OFF, sample_tables.OFF_SINCE),
+            *measured,
+            _Place("last readings of a host", "host", _READ, kept="round = without_vm(round, :name)"),
+        )
     return (
         *measured,
         _Place("last readings", "host", _NAME),
@@ -72,9 +94,10 @@ def forget(store: Path, samples: Path, kind: Kind, name: str) -> tuple[Trace, ..
         if not path.exists():
             continue
         with file.transaction(path, schema) as connection:
+            connection.create_function("without_vm", 2, rounds.without_vm)
             counts = _counted(connection, path, places, name)
             for place in places:
-                connection.execute(where(f"DELETE FROM {place.table}", place.condition), {"name": name})  # noqa: S608 -- our own names
+                connection.execute(place.removal, {"name": name})
         rows += counts
     return tuple(rows)
 
