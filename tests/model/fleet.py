@@ -17,6 +17,7 @@ from tests.model.wiring import Trouble, connect
 from vgpumgr import resources, templates
 from vgpumgr.controller.attach import attach, detach
 from vgpumgr.controller.context import Context
+from vgpumgr.controller.defrag import DefragOptions, defrag
 from vgpumgr.controller.drain import DrainOptions, drain
 from vgpumgr.controller.gpu_setting import set_mode, set_scheduler
 from vgpumgr.controller.instances import GcOptions, give_back
@@ -48,6 +49,7 @@ from vgpumgr.core.inventory import HostDeclaration, Inventory, Location, SlotDec
 from vgpumgr.core.model.endpoint import Endpoint
 from vgpumgr.core.policies.known import DEFAULT
 from vgpumgr.core.reconcile.tasks import SetCordon, SetGpuMode, SetGpuScheduler
+from vgpumgr.core.report.capacity import Question
 from vgpumgr.core.slot.request import Replace, SlotRequest
 from vgpumgr.core.slot.reserving import ReserveRequest
 from vgpumgr.errors import VgpumgrError
@@ -362,6 +364,19 @@ class Fleet:
                 check=check, show=lambda _fleet: None, ask=lambda fleet: end.agreed.extend(fleet.takes_away)
             )
             return drain(context, options, consent, rest=lambda _seconds: meanwhile())
+
+        return self._run(run, trouble, "anna@ctl1")
+
+    def defrag(self, profile: str, *hosts: str, trouble: Trouble | None = None) -> Outcome:
+        """Make room for it on these hosts, or on all."""
+        question = Question(wish=wish_of(profile), conditions=NO_CONDITIONS)
+        options = DefragOptions(question=question, hosts=hosts)
+
+        def run(context: Context, end: Outcome) -> FleetResult:
+            consent: Consent[FleetPlan] = Consent(
+                check=False, show=lambda _fleet: None, ask=lambda fleet: end.agreed.extend(fleet.takes_away)
+            )
+            return defrag(context, options, consent)[1]
 
         return self._run(run, trouble, "anna@ctl1")
 

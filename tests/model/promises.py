@@ -459,9 +459,11 @@ def _check_not_twice(machine: Machine, before: Truth, now: Truth, new: Entry, *,
             assert where == new.place, f"{where} is there, and {new} was made beside it"
 
 
-def check_attached(machine: Machine, vm: VmUuid, slot: Slot, profile: str, *, asked: str | None = None) -> None:
-    """An attach that said done, or unchanged. `asked`: see unserved."""
-    why = unserved(machine, truth(machine), vm, slot, profile, asked=asked)
+def check_attached(
+    machine: Machine, vm: VmUuid, slot: Slot, profile: str, *, asked: str | None = None, asleep: bool = False
+) -> None:
+    """An attach that said done, or unchanged. `asked`, `asleep`: see unserved."""
+    why = unserved(machine, truth(machine), vm, slot, profile, asked=asked, asleep=asleep)
     assert why is None, why
 
 
@@ -478,9 +480,17 @@ def check_runs_with(machine: Machine, vm: VmUuid, slot: Slot) -> None:
 
 
 def unserved(
-    machine: Machine, now: Truth, vm: VmUuid, slot: Slot, profile: str, *, asked: str | None = None
+    machine: Machine,
+    now: Truth,
+    vm: VmUuid,
+    slot: Slot,
+    profile: str,
+    *,
+    asked: str | None = None,
+    asleep: bool = False,
 ) -> str | None:
     """Why the slot does not have its vGPU, whole; None where it has. `asked`: what its claim says, if not the profile.
+    `asleep`: it is a lazy one whose VM is off, so nothing is there of it.
 
     `profile` can also be an amount, `4G`, which a GPU in either mode can give.
     """
@@ -500,8 +510,9 @@ def unserved(
         return f"{domain.name} {slot}: generation {claim.generation} is not the one entry: {found}"
     (entry,) = found
     kinds = {kind.id: kind.name for gpu in machine.gpus() for kind in gpu.board.all_types}
-    if now.hardware.get(entry.place) != entry.type_id or not (amount or kinds[entry.type_id].endswith(f"-{profile}")):
-        return f"{domain.name} {slot}: {entry.place} holds {now.hardware.get(entry.place)}"
+    there = now.hardware.get(entry.place)
+    if there != (None if asleep else entry.type_id) or not (amount or kinds[entry.type_id].endswith(f"-{profile}")):
+        return f"{domain.name} {slot}: {entry.place} holds {there}"
     named = [str(device.source) for device in domain.inactive if device.slot == slot]
     if named != [device_name(machine, entry)]:
         return f"{domain.name} {slot}: the definition has {named}"

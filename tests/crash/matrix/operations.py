@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from tests.model import promises
@@ -206,6 +206,23 @@ def _check_drained(fleet: Fleet) -> None:
     has(fleet, VM)
     assert not fleet.machines[HOST].driver.gpu(GPUS[0]).vgpus
     assert all(entry["gpu"] == GPUS[1] for entry in fleet.machines[HOST].ledger())
+
+
+def _prepare_defrag(fleet: Fleet) -> None:
+    """A 4Q on each GPU, and no 16Q fits anywhere."""
+    assert fleet.remove_by_hand(HOST, 0)
+    attach(fleet, VM)
+    first = SetCordon(gpu_id=GPUS[0], reason="for a moment")
+    assert fleet.cordon(HOST, first).word == "done"
+    attach(fleet, OTHER)
+    assert fleet.cordon(HOST, replace(first, reason=None)).word == "done"
+    assert {entry["gpu"] for entry in fleet.machines[HOST].ledger()} == set(GPUS)
+
+
+def _check_defragged(fleet: Fleet) -> None:
+    has(fleet, VM)
+    has(fleet, OTHER)
+    assert len({entry["gpu"] for entry in fleet.machines[HOST].ledger()}) == 1
 
 
 def _check_mode(fleet: Fleet) -> None:
@@ -412,6 +429,12 @@ DRAIN = Operation(
     prepare=_prepare_drain,
     run=lambda fleet, trouble: fleet.drain(OF_FIRST, trouble=trouble),
     check=_check_drained,
+)
+DEFRAG = Operation(
+    name="defrag",
+    prepare=_prepare_defrag,
+    run=lambda fleet, trouble: fleet.defrag(WHOLE, HOST, trouble=trouble),
+    check=_check_defragged,
 )
 PURGE = Operation(
     name="host purge",

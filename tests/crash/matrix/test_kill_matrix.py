@@ -15,6 +15,7 @@ import pytest
 from tests.crash.matrix.listening import listening
 from tests.crash.matrix.operations import (
     BOB,
+    DEFRAG,
     DRAIN,
     FROM_MIG,
     HOST,
@@ -29,7 +30,8 @@ from tests.crash.matrix.operations import (
     Operation,
     fresh,
 )
-from tests.crash.matrix.ways import LIBVIRTD, REBOOT, STOPPED, WAYS, Strike
+from tests.crash.matrix.sleeping import BY_HOOK, ELSEWHERE, PLAYED
+from tests.crash.matrix.ways import EIO, ENOSPC, LIBVIRTD, PROGRAM, REBOOT, STOPPED, WAYS, Strike
 from tests.dose import FULL
 from tests.model import promises
 from tests.model.machine import GPUS, Machine
@@ -48,6 +50,7 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(1800)]
 
 FRAMEWORKS = (MDEV_PF, MDEV_VF, VENDOR_VFIO)
+ALL = (*OPERATIONS, *PLAYED)
 _DISK = "size=2m"  # what the host program wants to have free fits in often, and it is soon full
 
 
@@ -103,6 +106,15 @@ def others(fleet: Fleet, operation: Operation) -> object:
         "attach several": (1, 2, 4),
         "detach several": (1, 2, 4),
         "drain": (1, 4),
+        "defrag": (1, 2, 4),
+        "attach of a lazy vGPU": (1, 4),
+        "replace by a lazy vGPU": (1, 4),
+        "detach of a lazy vGPU": (1, 4),
+        "drain of lazy vGPUs": (1, 4),
+        "reconcile of lazy vGPUs": (1, 2, 3, 4),
+        "start of a VM with a lazy vGPU": (1, 4),
+        "start of a VM with a lazy vGPU, on another GPU": (1, 4),
+        "end of a VM with a lazy vGPU": (1, 4),
         "host purge": (1, 2, 4),
         "migrate-framework": (1, 2, 4),
         "attach that makes a GPU instance": (1, 4),
@@ -137,6 +149,8 @@ def kill(operation: Operation, framework: str, way: str, at: int) -> tuple[str, 
     if operation in (IN_PLACE, MIG_EVICT, FROM_MIG) and way == STOPPED:
         # Whoever came by took the only room that there is, or a type that the other mode does not have, and gives it back.
         fleet.detach(HOST, BOB, SLOT)
+    if operation is DEFRAG and way == REBOOT:
+        fleet.reconcile(HOST)  # nothing that is gone moves
     again = operation.run(fleet, None)
     assert problem(again) is None, f"the same command again: {problem(again)}"
     promises.check_always(fleet)
@@ -152,6 +166,8 @@ def kill(operation: Operation, framework: str, way: str, at: int) -> tuple[str, 
 
 def frameworks(operation: Operation) -> tuple[str, ...]:
     """Those that have what it is about."""
+    if operation is ELSEWHERE:  # not of a definition that names a function
+        return (MDEV_PF, MDEV_VF)
     return tuple(one for one in FRAMEWORKS if one != MDEV_PF or not (operation.mig or operation in ON_VFS))
 
 
@@ -161,6 +177,12 @@ def played(number: int, operation: Operation) -> tuple[str, ...]:
     return able if FULL else (able[(turn(len(FRAMEWORKS)) + number) % len(able)],)
 
 
+def ways(operation: Operation) -> Iterator[tuple[int, str]]:
+    """The ways that can befall it, with their numbers. The hook has no controller, and asks libvirt nothing."""
+    alone = (PROGRAM, REBOOT, EIO, ENOSPC)
+    return ((number, way) for number, way in enumerate(WAYS) if operation not in BY_HOOK or way in alone)
+
+
 def tried(way: int, moments: int) -> range:
     """At which moments, from 1, it is broken off in this way."""
     return range(1, moments + 1) if FULL else range(1 + way * moments // len(WAYS), 2 + way * moments // len(WAYS))
@@ -168,7 +190,7 @@ def tried(way: int, moments: int) -> range:
 
 @pytest.mark.parametrize(
     ("operation", "framework"),
-    [(one, framework) for number, one in enumerate(OPERATIONS) for framework in played(number, one)],
+    [(one, framework) for number, one in enumerate(ALL) for framework in played(number, one)],
     ids=str,
 )
 def test_broken_off_at_each_moment_the_same_command_again_ends_it(
@@ -178,7 +200,7 @@ def test_broken_off_at_each_moment_the_same_command_again_ends_it(
     assert moments(operation, framework) == heard, "the same run is not the same moments"
     failed = []
     count = 0
-    for number, way in enumerate(WAYS):
+    for number, way in ways(operation):
         for at in tried(number, len(heard)):
             count += 1
             try:
@@ -186,7 +208,7 @@ def test_broken_off_at_each_moment_the_same_command_again_ends_it(
             except AssertionError as error:
                 failed.append(f"{way} at {at} of {len(heard)} ({' '.join(heard[at - 1])}): {str(error)[:300]}")
     every = "each moment" if FULL else "a moment each"
-    line = f"{operation} on {framework}: {len(heard)} moments, {len(WAYS)} ways, {every}: {count} kills"
+    line = f"{operation} on {framework}: {len(heard)} moments, {len([*ways(operation)])} ways, {every}: {count} kills"
     record_property("counted", f"kill matrix: {line}, {count - len(failed)} converged")
     assert not failed, f"{len(failed)} of {count}:\n" + "\n".join(failed)
 

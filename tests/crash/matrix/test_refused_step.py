@@ -6,13 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.crash.matrix.operations import HOST, ON_VFS, OPERATIONS, Operation, fresh
-from tests.crash.matrix.test_kill_matrix import FRAMEWORKS, problem
+from tests.crash.matrix.operations import HOST, Operation, fresh
+from tests.crash.matrix.test_kill_matrix import ALL, frameworks, problem
 from tests.dose import FULL
 from tests.model import promises
 from tests.model.pool import POOL
 from vgpumgr import errors
-from vgpumgr.host.protocol.gpu import MDEV_PF
 from vgpumgr.host.protocol.session import TOOL_REFUSED
 from vgpumgr.host.refusal import Refusal
 from vgpumgr.host.steps.executor import Executor
@@ -28,7 +27,11 @@ MOST = 60  # more than any operation has
 # What nothing takes back (core/step/, is_final), so that what is left is told.
 FINAL = {"destroy_vgpu", "reset_gpu", "plug_device", "unplug_device"}
 # What is refused of one slot or GPU keeps these from none of the others.
-GOES_ON = {"reconcile", "attach several", "detach several", "drain", "host purge", "gc", "migrate-framework"}
+GOES_ON = {
+    *("reconcile", "attach several", "detach several", "drain", "host purge", "gc", "migrate-framework", "defrag"),
+    *("drain of lazy vGPUs", "reconcile of lazy vGPUs", "end of a VM with a lazy vGPU"),
+    "start of a VM with a lazy vGPU, on another GPU",
+}
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -69,8 +72,8 @@ def _instances(found: Any) -> list[tuple[str, int]]:
 def cases() -> list[tuple[Operation, str]]:
     """All frameworks in the full dose; in the other one for each operation, in turn."""
     found = []
-    for number, operation in enumerate(OPERATIONS):
-        fitting = [one for one in FRAMEWORKS if one != MDEV_PF or not (operation.mig or operation in ON_VFS)]
+    for number, operation in enumerate(ALL):
+        fitting = frameworks(operation)
         found += [(operation, one) for one in (fitting if FULL else (fitting[number % len(fitting)],))]
     return found
 

@@ -203,9 +203,13 @@ def _names_vgpu(step: plan_steps.Step) -> bool:
 
 
 def _was_there(step: plan_steps.Step) -> bool:
-    """Whether the step only changed the ledger. An earlier run did the rest, and its work must not be undone."""
+    """Whether the step only changed the ledger, and an earlier run did the rest, whose work must not be undone.
+
+    The entry of a lazy vGPU is all that there is of it: that goes.
+    """
     kinds = plan_steps.VgpuStep | plan_steps.InstanceStep
-    return isinstance(step, kinds) and step.expect in (plan_steps.SAME, plan_steps.ABSENT)
+    only_ledger = isinstance(step, kinds) and step.expect in (plan_steps.SAME, plan_steps.ABSENT)
+    return only_ledger and not isinstance(step, plan_steps.DeferVgpu)
 
 
 def verbs(steps: Sequence[plan_steps.Step]) -> str:

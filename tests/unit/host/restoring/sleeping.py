@@ -6,7 +6,7 @@ import itertools
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from tests.model.fleet import SLOTS, Outcome
+from tests.model.fleet import SLOTS, Fleet, Outcome
 from tests.model.nvml_double import Nvml
 from tests.model.wiring import HostProgramKilled
 from tests.unit.host.restoring.booting import HOST, VMS, fleet_of
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 
 
 class LazyHost:
-    """One host with vgpumgr_lazy, and four VMs."""
+    """One host with vgpumgr_lazy, and four VMs; or the first host of a fleet, which becomes lazy."""
 
-    def __init__(self, framework: str) -> None:
-        self.fleet = fleet_of(framework)
+    def __init__(self, framework: str, fleet: Fleet | None = None) -> None:
+        self.fleet = fleet or fleet_of(framework)
         self.fleet.lazy.add(HOST)
         self.machine = self.fleet.machines[HOST]
         hook = self.machine.root / HOOK_PATH.lstrip("/")
@@ -43,12 +43,12 @@ class LazyHost:
     ) -> str | None:
         """virsh start; why it is refused, None if the VM runs. `fails`: QEMU does not start. `heard`: as in `stop`."""
         vm = self.vm(name)
-        why = self._waker(at).wake(self._document(vm))
+        why = self.waker(at).wake(self.document(vm))
         if why is None and not fails:
             assert self.fleet.start(HOST, vm), "libvirt does not find the device"
             return None
         if heard:
-            assert self._waker().put_to_sleep(self._document(vm)) is None
+            assert self.waker().put_to_sleep(self.document(vm)) is None
         return why or "QEMU failed"
 
     def start_killed(self, name: str, moment: int) -> bool:
@@ -60,22 +60,22 @@ class LazyHost:
                 raise HostProgramKilled
 
         with suppress(HostProgramKilled):
-            self._waker(at).wake(self._document(self.vm(name)))
+            self.waker(at).wake(self.document(self.vm(name)))
             return False
         return True
 
     def stop(self, name: str, *, save: bool = False, heard: bool = True) -> None:
         """`heard`: libvirt's hook comes to run, as it does unless libvirt is down by then."""
         vm = self.vm(name)
-        document = self._document(vm)
+        document = self.document(vm)
         self.fleet.stop(HOST, vm, save=save)
         if heard:
-            assert self._waker().put_to_sleep(document) is None
+            assert self.waker().put_to_sleep(document) is None
 
-    def _document(self, vm: Vm) -> bytes:
+    def document(self, vm: Vm) -> bytes:
         return (vm.live or vm.image or vm.inactive).encode()
 
-    def _waker(self, at: Callable[[str], None] = lambda _point: None) -> Waker:
+    def waker(self, at: Callable[[str], None] = lambda _point: None) -> Waker:
         clock = itertools.count(step=10)
         return Waker(
             Root(self.machine.root),
