@@ -69,7 +69,9 @@ class Found:
             details=[
                 say("with moves, {} would fit", self.after)
                 if self.after > self.before
-                else say("{} vGPUs of shut-off VMs could move; what runs, is cordoned or foreign stays", self.movable)
+                else say(
+                    "{} vGPUs of shut-off VMs could move; what runs, is lazy, cordoned or foreign stays", self.movable
+                )
             ],
             hint=say(
                 "shut VMs down, allow more moves ({}), or see `vgpumgr explain` with the same wish",
@@ -302,13 +304,18 @@ def _begun(view: HostView) -> Iterator[MoveSlot]:
 
 
 def _movable(view: HostView, declared: HostDeclaration) -> Iterator[tuple[int, _Wanted]]:
-    """The vGPUs of ours that may move, by their ids: idle, of a VM that is shut off, with all that belongs to it."""
+    """The vGPUs of ours that may move, by their ids: idle, of a VM that is shut off, with all that belongs to it.
+
+    A lazy one is none of them: while its VM is off it takes no room.
+    """
     for row in listing.rows(view):
         domain = view.domain(row.vm_uuid) if row.vm_uuid is not None else None
         claim = domain.claim(row.slot) if domain is not None and row.slot is not None else None
         if domain is None or claim is None or domain.active or row.state != "bound" or not draining.may_move(view, row):
             continue
         (entry, *others) = view.entries(domain.uuid, claim.slot)
+        if entry.lazy:  # its VM's end has left it behind, and reconcile frees it
+            continue
         freeing = detach.DetachRequest(vm=domain.uuid, slots=(claim.slot,), by=claim.by, at=claim.at)
         try:
             request = requests.request_to_move(view, declared, domain, claim)

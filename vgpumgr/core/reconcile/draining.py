@@ -2,6 +2,7 @@
 
 Nothing idle is in the way of a reboot: our vGPUs come back at their places. A GPU that is to be taken out must be
 empty: our idle vGPUs go to other GPUs of the host. What is in use is never touched; its VM has to stop, or to move.
+A lazy vGPU that is not there is in nobody's way; it gets a place on another GPU, from which its VM can start meanwhile.
 """
 
 from __future__ import annotations
@@ -88,7 +89,7 @@ def may_move(view: HostView, row: VgpuRow) -> bool:
         return False
     if row.state == "lost":  # the claim has a later vGPU, or is about to: this one is what a killed move left
         return True
-    return row.state in ("bound", "made", "gone", "pending_restart") and claim.state == BOUND
+    return row.state in ("bound", "made", "gone", "lazy", "pending_restart") and claim.state == BOUND
 
 
 def _row(
@@ -120,10 +121,11 @@ def _verdict(
         return "blocks", say("{} runs with it: shut it down", row.holder)
     if row.state == "unknown":
         return "blocks", say("cannot tell whether it is in use: `{}` says why", command("list", view.snapshot.host))
+    if row.state == "lazy" and row.vm_uuid is not None and row.slot is not None:
+        reason = why_not.get((row.vm_uuid, row.slot))
+        return _asleep(row, reason, of_gpu=of_gpu, moves=moves and may_move(view, row))
     if not of_gpu:
-        if row.origin == FOREIGN:
-            return "stays", "not ours: whatever created it has to create it again after a reboot"
-        return "stays", "idle: reconcile re-creates it after a reboot"
+        return "stays", _after_reboot(row)
     if row.origin == FOREIGN:
         return "blocks", "not ours: whatever created it has to remove it"
     if row.vm is not None and row.vm_uuid is not None and row.slot is not None:
@@ -134,3 +136,20 @@ def _verdict(
         if not (moves and may_move(view, row)):
             return "blocks", say("`{}` frees it", free)
     return "moves", "idle: goes to another GPU of this host"
+
+
+def _after_reboot(row: VgpuRow) -> str:
+    if row.origin == FOREIGN:
+        return "not ours: whatever created it has to create it again after a reboot"
+    return "idle: reconcile re-creates it after a reboot"
+
+
+def _asleep(row: VgpuRow, reason: str | None, *, of_gpu: bool, moves: bool) -> tuple[Next, str]:
+    """The verdict about a lazy vGPU whose VM is off: there is nothing on the GPU. `reason`: why it cannot move."""
+    if not of_gpu:
+        return "stays", say("lazy: it is made when {} starts, and not while the host is cordoned", row.vm)
+    if reason is not None:
+        return "stays", say("lazy: nothing is there while {} is off; no other place for it: {}", row.vm, reason)
+    return (
+        ("moves", "lazy: its place will be on another GPU of this host") if moves else ("stays", "lazy: not there now")
+    )

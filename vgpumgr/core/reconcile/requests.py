@@ -70,11 +70,18 @@ def plan_move_slot(view: HostView, declared: HostDeclaration, task: MoveSlot) ->
             say("{} has no claim in slot {}", task.vm, task.slot),
             hint=say("`vgpumgr show {}` lists its slots", task.vm),
         )
+    view = _as_it_is(view, domain, task.slot)
     if task.to is not None:
         return _plan_to(view, declared, domain, claim, task.to)
     others = tuple(gpu.uuid for gpu in view.snapshot.gpus if gpu.uuid not in (None, task.away_from))
     request = request_of(domain, claim, policy=declared.policy)
     return attach.plan_attach(view, replace(request, gpus=tuple(uuid for uuid in others if uuid), replace=True))
+
+
+def _as_it_is(view: HostView, domain: Domain, slot: Slot) -> HostView:
+    """The view, on which the slot's next vGPU is lazy if its present one is, whatever new ones are to be."""
+    entries = view.entries(domain.uuid, slot)
+    return replace(view, lazy=entries[-1].lazy) if entries else view
 
 
 def plan_convert_slot(view: HostView, declared: HostDeclaration, task: ConvertSlot, author: Author) -> Plan:
@@ -99,7 +106,7 @@ def _plan_converted(view: HostView, declared: HostDeclaration, domain: Domain, c
     request = request_of(domain, claim, policy=declared.policy_of(slot, None))
     if gpu is not None and gpu.types and had is not None and gpu.type_named(had.text) is None:
         raise no_room.dropped(view, domain.name, request, gpu, had)
-    plan = attach.plan_attach(view, replace(request, gpus=(gpu_uuid,), replace=True))
+    plan = attach.plan_attach(_as_it_is(view, domain, claim.slot), replace(request, gpus=(gpu_uuid,), replace=True))
     _guard_same(view, claim, plan, ExactPlace(gpu_uuid, None))
     return plan
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -10,11 +13,22 @@ from tests.dose import dose
 from tests.model.machine import GPUS
 from tests.unit.host.restoring.booting import FRAMEWORKS, HOST, SLOT
 from tests.unit.host.restoring.sleeping import VMS, LazyHost
+from vgpumgr.controller.drain import DrainOptions
+from vgpumgr.controller.results import DrainResult, FleetResult
 from vgpumgr.core.reconcile.tasks import SetCordon
 from vgpumgr.host.files import Root
 from vgpumgr.host.ledger.lock import HostLock
 from vgpumgr.host.protocol.gpu import MDEV_VF, VENDOR_VFIO
 from vgpumgr.host.protocol.restored import HOOK_PATH
+from vgpumgr.host.protocol.session import TOOL_REFUSED
+from vgpumgr.host.refusal import Refusal
+from vgpumgr.host.steps.executor import Executor
+from vgpumgr.lab.driver.upgrade import Upgrade
+
+if TYPE_CHECKING:
+    from tests.model.fleet import Outcome
+    from vgpumgr.core.reconcile.draining import DrainRow
+    from vgpumgr.errors import VgpumgrError
 
 pytestmark = pytest.mark.usefixtures("pool")
 
@@ -126,6 +140,115 @@ def test_a_start_takes_no_place_that_is_kept_for_others_and_none_where_nothing_n
     assert host.start(VMS[0]) is None
 
 
+@pytest.mark.parametrize("framework", [MDEV_VF, VENDOR_VFIO])
+def test_draining_a_gpu_gives_a_lazy_vgpu_its_place_on_another_where_its_vm_starts(framework: str) -> None:
+    """It stays lazy, whatever new ones are to be by now; and while its VM is off it is in nobody's way."""
+    host = lazy_host(framework, "4Q", WHOLE)
+    (first, second) = host.machine.ledger()
+    assert first["gpu"] != second["gpu"]
+    host.fleet.lazy.clear()
+    options = DrainOptions(host=HOST, gpu_id=first["gpu"], reason="ECC errors")
+    (would,) = drained(host, options, check=True)
+    assert (would.vm, would.next) == (VMS[0], "moves")
+    assert drained(host, options) == ()
+    assert {row["gpu"] for row in host.machine.ledger()} == {second["gpu"]}
+    assert host.machine.hardware() == {}
+    assert host.start(VMS[0]) is None
+    host.stop(VMS[0])
+    assert host.machine.hardware() == {}
+
+
+def test_a_lazy_vgpu_without_another_place_is_not_in_the_way_either() -> None:
+    host = lazy_host(MDEV_VF, "4Q")
+    (entry,) = host.machine.ledger()
+    host.fleet.cordon(HOST, SetCordon(gpu_id=next(pci for pci in GPUS if pci != entry["gpu"]), reason="ECC errors"))
+    (row,) = drained(host, DrainOptions(host=HOST, gpu_id=entry["gpu"], reason="its fan is broken"))
+    assert (row.state, row.next) == ("lazy", "stays")
+    assert "no other place for it: GPU " in row.why
+    (row,) = drained(host, DrainOptions(host=HOST, gpu_id=None, reason="kernel update"))
+    assert (row.next, row.why) == (
+        "stays",
+        f"lazy: it is made when {VMS[0]} starts, and not while the host is cordoned",
+    )
+
+
+def drained(host: LazyHost, options: DrainOptions, *, check: bool = False) -> tuple[DrainRow, ...]:
+    """What is still there of a host or GPU that is drained: nothing is in the way."""
+    result = host.fleet.drain(options, check=check).result
+    assert isinstance(result, DrainResult)
+    assert result.error is None
+    return result.rows
+
+
+def on_second(host: LazyHost, vm: str) -> None:
+    """Attach a 4Q on the second GPU."""
+    first = SetCordon(gpu_id=GPUS[0], reason="for a moment")
+    host.fleet.cordon(HOST, first)
+    assert host.attach(vm, "4Q").word == "done"
+    host.fleet.cordon(HOST, replace(first, reason=None))
+
+
+def test_what_moves_to_make_room_stays_as_it_was_on_a_host_that_has_become_lazy() -> None:
+    host = LazyHost(MDEV_VF)
+    host.fleet.lazy.clear()
+    assert host.attach(VMS[0], "4Q").word == "done"
+    on_second(host, VMS[1])
+    host.fleet.lazy.add(HOST)
+    assert host.fleet.defrag(WHOLE, HOST).word == "done"
+    assert host.awake == [VMS[0], VMS[1]]
+    assert len({row["gpu"] for row in host.machine.ledger()}) == 1
+
+
+@pytest.mark.parametrize("lazy", [True, False])
+def test_what_another_kernel_makes_again_is_lazy_if_it_was(*, lazy: bool) -> None:
+    host = LazyHost(MDEV_VF)
+    for now in (lazy, not lazy):
+        (host.fleet.lazy.add if now else host.fleet.lazy.discard)(HOST)
+        assert host.attach(VMS[0], "4Q").word in ("done", "unchanged")
+    host.fleet.reboot(HOST, Upgrade(framework=VENDOR_VFIO))
+    assert host.fleet.migrate_framework(HOST).word == "done"
+    assert host.awake == ([] if lazy else [VMS[0]])
+    assert host.start(VMS[0]) is None
+    host.stop(VMS[0])
+    assert host.awake == ([] if lazy else [VMS[0]])
+
+
+def test_no_lazy_vgpu_moves_to_make_room_and_one_that_is_not_there_takes_none() -> None:
+    """What the hook has left behind is reconcile's to free."""
+    host = LazyHost(VENDOR_VFIO)
+    host.fleet.lazy.clear()
+    assert host.attach(VMS[0], "4Q").word == "done"
+    assert host.fleet.start(HOST, host.vm(VMS[0]))
+    host.fleet.lazy.add(HOST)
+    on_second(host, VMS[1])
+    assert host.start(VMS[1]) is None
+    host.stop(VMS[1], heard=False)
+    before = host.machine.ledger()
+    (refused,) = problems(host.fleet.defrag(WHOLE, HOST))
+    assert "0 vGPUs of shut-off VMs could move; what runs, is lazy, cordoned or foreign stays" in refused.details
+    assert host.machine.ledger() == before
+    assert host.fleet.reconcile().word == "done"
+    assert host.fleet.defrag(WHOLE, HOST).word == "unchanged"
+
+
+def problems(outcome: Outcome) -> tuple[VgpumgrError, ...]:
+    assert isinstance(outcome.result, FleetResult)
+    return tuple(outcome.result.problems)
+
+
+def test_a_lost_ledger_makes_eager_what_runs_and_leaves_lazy_what_sleeps() -> None:
+    """No claim says that its vGPU is lazy (docs/lazy.md)."""
+    host = lazy_host(MDEV_VF, "4Q", "4Q")
+    assert host.start(VMS[0]) is None
+    assert host.fleet.lose_ledger(HOST)
+    assert host.fleet.reconcile().word == "done"
+    assert [(row["vm_name"], "lazy" in row) for row in host.machine.ledger()] == [(VMS[0], False), (VMS[1], True)]
+    host.stop(VMS[0])
+    assert host.awake == [VMS[0]]
+    assert host.fleet.detach(HOST, VMS[0]).word == host.attach(VMS[0], "4Q").word == "done"
+    assert host.awake == []
+
+
 def test_a_hook_that_does_not_get_the_hosts_lock_says_who_has_it() -> None:
     host = lazy_host(MDEV_VF, "4Q")
     lock = HostLock(Root(host.machine.root))
@@ -147,6 +270,20 @@ def test_without_the_hook_nothing_is_deferred() -> None:
     assert refused.word == "RefusedPlan"
     assert refused.error is not None
     assert "vgpumgr host install" in str(refused.error.hint)
+    assert host.machine.ledger() == []
+
+
+def test_an_attach_whose_later_step_is_refused_leaves_no_entry(monkeypatch: pytest.MonkeyPatch) -> None:
+    """There is nothing else of a lazy vGPU, and an entry without a claim would keep its function."""
+    host, real = LazyHost(VENDOR_VFIO), Executor.execute
+
+    def refuse(executor: Executor, step: Any, deadline_s: float) -> Any:
+        if step["verb"] == "attach_device":
+            raise Refusal(TOOL_REFUSED, "refused by the test", command="/usr/bin/test", status=1, output="")
+        return real(executor, step, deadline_s)
+
+    monkeypatch.setattr(Executor, "execute", refuse)
+    assert host.attach(VMS[0], "4Q").error is not None
     assert host.machine.ledger() == []
 
 
