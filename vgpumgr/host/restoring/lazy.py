@@ -51,10 +51,12 @@ def wake(
             continue
         tried = {entry["gpu"]: there}
         for other in _elsewhere(snapshot, entry) if there.lasts and entry["uuid"] is not None else ():
-            moved = _at(snapshot, other, vfs, failed)
+            enter = step_of(other, DEFER_VGPU, ABSENT)
+            refused = failed.get(name_of(enter))
+            moved = Waking([], refused, lasts=True) if refused else _at(snapshot, other, vfs, failed)
             tried.setdefault(other["gpu"], moved)
             if not moved.lasts:
-                return moved._replace(steps=[step_of(other, DEFER_VGPU, ABSENT), *moved.steps])
+                return moved._replace(steps=[enter, *moved.steps])
         text = "{type_name} for slot {slot} cannot be made: ".format(**entry)
         return there._replace(why=text + "; ".join(str(each.why) for each in tried.values()))
     return Waking([], None, lasts=False)

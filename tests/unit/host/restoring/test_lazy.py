@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.dose import dose
-from tests.model.machine import GPUS
+from tests.model.machine import GPUS, TYPES
 from tests.unit.host.restoring.booting import FRAMEWORKS, HOST, SLOT
 from tests.unit.host.restoring.sleeping import VMS, LazyHost
 from vgpumgr.controller.drain import DrainOptions
@@ -273,18 +273,39 @@ def test_without_the_hook_nothing_is_deferred() -> None:
     assert host.machine.ledger() == []
 
 
-def test_an_attach_whose_later_step_is_refused_leaves_no_entry(monkeypatch: pytest.MonkeyPatch) -> None:
-    """There is nothing else of a lazy vGPU, and an entry without a claim would keep its function."""
-    host, real = LazyHost(VENDOR_VFIO), Executor.execute
+def refuse(monkeypatch: pytest.MonkeyPatch, verb: str) -> list[str]:
+    """The host program refuses steps of that verb. All that it is told."""
+    real, told = Executor.execute, list[str]()
 
-    def refuse(executor: Executor, step: Any, deadline_s: float) -> Any:
-        if step["verb"] == "attach_device":
+    def execute(executor: Executor, step: Any, deadline_s: float) -> Any:
+        told.append(step["verb"])
+        if step["verb"] == verb:
             raise Refusal(TOOL_REFUSED, "refused by the test", command="/usr/bin/test", status=1, output="")
         return real(executor, step, deadline_s)
 
-    monkeypatch.setattr(Executor, "execute", refuse)
+    monkeypatch.setattr(Executor, "execute", execute)
+    return told
+
+
+def test_an_attach_whose_later_step_is_refused_leaves_no_entry(monkeypatch: pytest.MonkeyPatch) -> None:
+    """There is nothing else of a lazy vGPU, and an entry without a claim would keep its function."""
+    host = LazyHost(VENDOR_VFIO)
+    refuse(monkeypatch, "attach_device")
     assert host.attach(VMS[0], "4Q").error is not None
     assert host.machine.ledger() == []
+
+
+def test_a_start_whose_new_place_cannot_be_entered_says_why_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was tried again for a minute, with the host's lock, and then nothing was said of the reason."""
+    host = lazy_host(MDEV_VF, WHOLE)
+    (entry,) = host.machine.ledger()
+    assert host.fleet.make_by_hand(HOST, GPUS.index(entry["gpu"]), 2, sorted(TYPES).index(WHOLE))
+    told = refuse(monkeypatch, "defer_vgpu")
+    why = host.start(VMS[0])
+    assert why is not None
+    assert "cannot be made: " in why
+    assert "refused by the test" in why
+    assert told == ["defer_vgpu"]
 
 
 @settings(max_examples=dose(3, 300))
