@@ -100,7 +100,8 @@ def _row(
     *,
     moves: bool,
 ) -> DrainRow:
-    next_, why = _verdict(view, row, why_not, of_gpu=gpu is not None, moves=moves)
+    reason = why_not.get((row.vm_uuid, row.slot)) if row.vm_uuid is not None and row.slot is not None else None
+    next_, why = _verdict(view, row, reason, of_gpu=gpu is not None, moves=moves and may_move(view, row))
     return DrainRow(
         vm=row.vm,
         slot=row.slot,
@@ -114,26 +115,23 @@ def _row(
     )
 
 
-def _verdict(
-    view: HostView, row: VgpuRow, why_not: dict[tuple[VmUuid, Slot], str], *, of_gpu: bool, moves: bool
-) -> tuple[Next, str]:
+def _verdict(view: HostView, row: VgpuRow, reason: str | None, *, of_gpu: bool, moves: bool) -> tuple[Next, str]:
+    """What is to happen with a vGPU, and why. `reason`: why it cannot move."""
     if row.holder is not None:
         return "blocks", say("{} runs with it: shut it down", row.holder)
     if row.state == "unknown":
         return "blocks", say("cannot tell whether it is in use: `{}` says why", command("list", view.snapshot.host))
-    if row.state == "lazy" and row.vm_uuid is not None and row.slot is not None:
-        reason = why_not.get((row.vm_uuid, row.slot))
-        return _asleep(row, reason, of_gpu=of_gpu, moves=moves and may_move(view, row))
+    if row.state == "lazy":
+        return _asleep(row, reason, of_gpu=of_gpu, moves=moves)
     if not of_gpu:
         return "stays", _after_reboot(row)
     if row.origin == FOREIGN:
         return "blocks", "not ours: whatever created it has to remove it"
     if row.vm is not None and row.vm_uuid is not None and row.slot is not None:
-        reason = why_not.get((row.vm_uuid, row.slot))
         free = command("detach", row.vm if view.domain(row.vm_uuid) else row.vm_uuid, slot=row.slot)
         if reason is not None:
             return "blocks", say("{}; `{}` frees it", reason, free)
-        if not (moves and may_move(view, row)):
+        if not moves:
             return "blocks", say("`{}` frees it", free)
     return "moves", "idle: goes to another GPU of this host"
 
@@ -150,6 +148,6 @@ def _asleep(row: VgpuRow, reason: str | None, *, of_gpu: bool, moves: bool) -> t
         return "stays", say("lazy: it is made when {} starts, and not while the host is cordoned", row.vm)
     if reason is not None:
         return "stays", say("lazy: nothing is there while {} is off; no other place for it: {}", row.vm, reason)
-    return (
-        ("moves", "lazy: its place will be on another GPU of this host") if moves else ("stays", "lazy: not there now")
-    )
+    if moves:
+        return "moves", "lazy: its place will be on another GPU of this host"
+    return "stays", "lazy: not there now"
