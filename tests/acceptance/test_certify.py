@@ -85,7 +85,7 @@ def test_each_other_answer_of_the_driver_is_named_and_nothing_stays(near_site: S
 def _make_one_and_die(one: certify._OneGpu) -> None:
     tries = probes.Tries.on(one._look()[1])
     assert tries is not None
-    one._link.execute(one._creation(tries.first))
+    one._create(tries.first)
     raise KeyboardInterrupt
 
 

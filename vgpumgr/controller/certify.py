@@ -11,7 +11,6 @@ from vgpumgr.controller.engine import journaling
 from vgpumgr.controller.hosts.session import open_session
 from vgpumgr.controller.results import CertifyResult
 from vgpumgr.core.certify import beliefs, probes, questions
-from vgpumgr.core.certify.beliefs import Answer
 from vgpumgr.core.step import EMPTY, PRESENT, CreateVgpu, DestroyVgpu
 from vgpumgr.errors import Outcome
 from vgpumgr.link.domain_query import DOMAINS
@@ -19,19 +18,18 @@ from vgpumgr.store.journal_entry import Intent
 from vgpumgr.wording import Command, Option, say
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from vgpumgr.controller.context import Context
     from vgpumgr.controller.hosts.session import Session
     from vgpumgr.controller.results import Consent
+    from vgpumgr.core.certify.beliefs import Answer, Belief
     from vgpumgr.core.certify.capture import Capture
     from vgpumgr.core.model.snapshot import Gpu
     from vgpumgr.core.model.vgpu import VgpuSpec
-    from vgpumgr.core.step import HostStep
     from vgpumgr.errors import Success
     from vgpumgr.names import HostName, PciAddress
 
-_WHAT = "host certify"
 _ACCEPTED = "accepted"
 _NOT_ASKED = {
     beliefs.READ: "the GPU offers no vGPUs now",
@@ -59,9 +57,7 @@ def certify(context: Context, host: str, consent: Consent[Trial], *, gpu_id: str
         captured = session.link.capture(wait_s=context.timing.lock_wait_s)
         gpus = _chosen(captured, gpu_id)
         table = beliefs.parse(resources.beliefs())
-        answers = [
-            one for one in questions.read(captured, table, context.catalogue) if one.gpu in {gpu.pci for gpu in gpus}
-        ]
+        answers = list(questions.read(captured, table, context.catalogue))
         outcome: Success = Outcome.UNCHANGED
         not_asked = dict(_NOT_ASKED)
         if tries:
@@ -70,7 +66,7 @@ def certify(context: Context, host: str, consent: Consent[Trial], *, gpu_id: str
             outcome = Outcome.WOULD_CHANGE
             if not consent.check:
                 consent.ask(trial)
-                answers += _try(session, trial)
+                answers += _try(session, trial, table)
                 outcome = Outcome.DONE
             not_asked[beliefs.EMPTY_GPU] = "; ".join(why for _, why in trial.left) or "nothing there answers it"
         raw = {**captured.raw, "definitions": _definitions(session)}
@@ -86,15 +82,14 @@ def certify(context: Context, host: str, consent: Consent[Trial], *, gpu_id: str
 
 
 def _chosen(captured: Capture, gpu_id: str | None) -> tuple[Gpu, ...]:
-    facts, host = captured.snapshot, captured.snapshot.host
-    if not facts.gpus:
+    host, there = captured.snapshot.host, captured.snapshot.gpus
+    if not there:
         hint = say("`{}` says what the host lacks", Command("vgpumgr", "doctor", host))
         raise errors.NotReady(say("{} has no NVIDIA GPU that the kernel shows", host), hint=hint)
-    gpus = tuple(gpu for gpu in facts.gpus if gpu_id in (None, gpu.pci, gpu.uuid))
+    gpus = tuple(gpu for gpu in there if gpu_id in (None, gpu.pci, gpu.uuid))
     if not gpus:
-        raise errors.UnknownGpu(
-            say("{} has no GPU {}", host, gpu_id), hint=say("it has {}", ", ".join(one.pci for one in facts.gpus))
-        )
+        hint = say("it has {}", ", ".join(one.pci for one in there))
+        raise errors.UnknownGpu(say("{} has no GPU {}", host, gpu_id), hint=hint)
     if all(gpu.framework is None for gpu in gpus):
         raise errors.NotReady(
             say("no GPU of {} offers vGPUs, so its driver cannot be asked", host),
@@ -137,14 +132,14 @@ def _definitions(session: Session) -> list[dict[str, object]]:
     ]
 
 
-def _try(session: Session, trial: Trial) -> list[Answer]:
+def _try(session: Session, trial: Trial, table: Mapping[str, Belief]) -> list[Answer]:
     """Try on each empty GPU, under the host's lock, which is released at the end."""
-    context, answers = session.context, list[Answer]()
-    session.link.lock(by=f"{context.by} {_WHAT}", wait_s=context.timing.lock_wait_s)
+    context, answers = session.context, []
+    session.link.lock(by=f"{context.by} host certify", wait_s=context.timing.lock_wait_s)
     for gpu in trial.gpus:
         intent = Intent(verb="certify", why="requested", host=trial.host, gpu=gpu.pci)
         with journaling.recorded(context, intent) as line:
-            answers += _OneGpu(session, gpu.pci).carry_out()
+            answers += _OneGpu(session, gpu.pci, table).carry_out()
         line.end(None)
     session.link.unlock(())
     return answers
@@ -153,10 +148,11 @@ def _try(session: Session, trial: Trial) -> list[Answer]:
 class _OneGpu:
     """The tries on one GPU. The caller holds the host's lock."""
 
-    def __init__(self, session: Session, pci: PciAddress) -> None:
-        self._session = session
+    def __init__(self, session: Session, pci: PciAddress, table: Mapping[str, Belief]) -> None:
         self._link = session.link
+        self._wait_s = session.context.timing.lock_wait_s
         self._pci = pci
+        self._table = table
         self._answers: list[Answer] = []
 
     def carry_out(self) -> list[Answer]:
@@ -169,82 +165,80 @@ class _OneGpu:
             )
         for step in probes.leftovers(captured.snapshot, gpu):  # of a run that was killed
             self._link.execute(step)
-        captured, gpu = self._look()
-        tries = probes.Tries.on(gpu)
+        _, before = self._look()
+        tries = probes.Tries.on(before)
         if tries is None:
             return []
-        for belief, vgpu in tries.before.items():
-            self._refusal(belief, vgpu)
+        first = tries.first
+        self._try_all(tries.before)
         if tries.empty is not None:
-            self._rewritten("no-type", tries.first, tries.empty.pci, 0)
-        if self._timed("create", tries.first, self._creation(tries.first), "made"):
+            self._rewrite("no-type", first, tries.empty.pci, 0)
+        if self._ask("create", first, self._create, word="made"):
             try:
-                self._beside(captured, tries)
+                self._beside(before, tries)
             finally:
-                self._timed("remove", tries.first, self._removal(tries.first), "removed")
-            self._answers.append(probes.after_removal(captured, self._look()[0], tries.first))
+                self._ask("remove", first, self._remove, word="removed")
+            offers, now = ({one.pci: one.creatable for one in gpu.parents} for gpu in (before, self._look()[1]))
+            self._note("after-removal", first, "as before" if offers == now else "differently")
         return self._answers
 
     def _look(self) -> tuple[Capture, Gpu]:
-        found = self._link.capture(wait_s=self._session.context.timing.lock_wait_s)
+        found = self._link.capture(wait_s=self._wait_s)
         return found, next(one for one in found.snapshot.gpus if one.pci == self._pci)
 
-    def _beside(self, before: Capture, tries: probes.Tries) -> None:
-        after, gpu = self._look()
-        self._answers += probes.beside(before, after, tries.first)
-        for belief, vgpu in tries.beside.items():
-            self._refusal(belief, vgpu)
-        if tries.first.uuid is None:
-            self._rewritten("same-type", tries.first, tries.first.parent, tries.first.type_id)
+    def _beside(self, before: Gpu, tries: probes.Tries) -> None:
+        first, (after, gpu) = tries.first, self._look()
+        for belief, seen, expected in probes.beside(before, after, first):
+            self._note(belief, first, seen, expected=expected)
+        self._try_all(tries.beside)
+        if first.uuid is None:
+            self._rewrite("same-type", first, first.parent, first.type_id)
         step = probes.same_scheduler(after.snapshot, gpu)
         if step is not None:
-            seen, evidence = self._outcome(lambda: self._link.execute(step))
-            self._note(tries.first, "idle-scheduler", ("NVML 3", "NVML 19"), seen, evidence)
+            self._ask("idle-scheduler", first, lambda _: self._link.execute(step))
 
-    def _refusal(self, belief: str, vgpu: VgpuSpec) -> None:
-        """Ask for a vGPU that the driver should refuse; remove it if it is made all the same."""
-        seen, evidence = self._outcome(lambda: self._link.execute(self._creation(vgpu)))
-        if seen == _ACCEPTED:
-            self._link.execute(self._removal(vgpu))
-        self._note(vgpu, belief, ("EIO",), seen, evidence)
+    def _try_all(self, tries: Mapping[str, VgpuSpec]) -> None:
+        """Ask for vGPUs that the driver should refuse; remove each that is made all the same."""
+        for belief, vgpu in tries.items():
+            if self._ask(belief, vgpu, self._create):
+                self._remove(vgpu)
 
-    def _rewritten(self, belief: str, vgpu: VgpuSpec, parent: PciAddress, type_id: int) -> None:
-        seen, evidence = self._outcome(lambda: self._link.try_vf(vgpu, parent, type_id))
-        self._note(vgpu, belief, ("EPERM",), seen, evidence)
+    def _rewrite(self, belief: str, vgpu: VgpuSpec, parent: PciAddress, type_id: int) -> None:
+        self._ask(belief, vgpu, lambda _: self._link.try_vf(vgpu, parent, type_id))
 
-    def _timed(self, belief: str, vgpu: VgpuSpec, step: HostStep, word: str) -> bool:
-        """Carry out a step that the driver should accept. Returns whether it did."""
-        began = time.monotonic()
-        seen, evidence = self._outcome(lambda: self._link.execute(step), refused=False)
-        took_s = time.monotonic() - began
-        self._note(vgpu, belief, (word,), word if seen == _ACCEPTED else seen, evidence)
-        limit = f"under {probes.LONGEST_S:g} s"
-        told = limit if took_s < probes.LONGEST_S else f"{took_s:.0f} s"
-        self._note(vgpu, f"{belief}-time", (limit,), told, f"{took_s:.3f} s, the connection's time included")
-        return seen == _ACCEPTED
+    def _ask(self, belief: str, vgpu: VgpuSpec, call: Callable[[VgpuSpec], object], *, word: str = _ACCEPTED) -> bool:
+        """Note what the driver answered: `word`, or its refusal with its own words. Returns whether it accepted.
 
-    def _note(self, vgpu: VgpuSpec, belief: str, expected: tuple[str, ...], seen: str | None, evidence: str) -> None:
-        self._answers.append(probes.answer(vgpu, belief, expected, seen, evidence))
-
-    def _outcome(self, call: Callable[[], object], *, refused: bool = True) -> tuple[str | None, str]:
-        """The driver's answer: one word, and its own text. None, and the reason, if our own guards refused the call.
-
-        Raises every other error. `refused` False: raises the refusal of our guards, too.
+        Another `word`: it should accept, and its time is noted. Raises what is no answer, of such a step also what our
+        own guards refuse; of a try, that is noted as unanswered.
         """
+        seen: str | None = word
+        evidence, began = "", time.monotonic()
         try:
-            call()
+            call(vgpu)
         except errors.SysfsRefused as error:
-            return error.errno_name, error.what
+            seen, evidence = error.errno_name, error.what
         except errors.NvmlRefused as error:
-            return f"NVML {error.code}", error.what
+            seen, evidence = f"NVML {error.code}", error.what
         except (errors.RefusedPlan, errors.StalePlan) as error:
-            if not refused:
+            if word != _ACCEPTED:
                 raise
-            return None, error.what
-        return _ACCEPTED, ""
+            seen, evidence = None, error.what
+        took_s = time.monotonic() - began
+        self._note(belief, vgpu, seen, evidence)
+        if word != _ACCEPTED:
+            told = f"under {probes.LONGEST_S:g} s" if took_s < probes.LONGEST_S else f"{took_s:.0f} s"
+            self._note(f"{belief}-time", vgpu, told, f"{took_s:.3f} s, the connection's time included")
+        return seen == word
 
-    def _creation(self, vgpu: VgpuSpec) -> HostStep:
-        return CreateVgpu(host=self._session.declaration.name, vgpu=vgpu, expect=EMPTY)
+    def _note(
+        self, belief: str, vgpu: VgpuSpec, seen: str | None, evidence: str = "", expected: str | None = None
+    ) -> None:
+        told = evidence or say("{} on {}", vgpu.type_name, vgpu.parent)
+        self._answers.append(self._table[belief].answer(self._pci, () if seen is None else (seen,), told, expected))
 
-    def _removal(self, vgpu: VgpuSpec) -> HostStep:
-        return DestroyVgpu(host=self._session.declaration.name, vgpu=vgpu, expect=PRESENT)
+    def _create(self, vgpu: VgpuSpec) -> None:
+        self._link.execute(CreateVgpu(host=self._link.host, vgpu=vgpu, expect=EMPTY))
+
+    def _remove(self, vgpu: VgpuSpec) -> None:
+        self._link.execute(DestroyVgpu(host=self._link.host, vgpu=vgpu, expect=PRESENT))

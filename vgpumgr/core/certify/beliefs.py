@@ -7,7 +7,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Final, Literal
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping
 
     from vgpumgr.names import PciAddress
 
@@ -21,7 +21,7 @@ Verdict = Literal["holds", "differs", "unanswered"]
 class Belief:
     """`needs`: it is asked by reading, by making vGPUs on an empty GPU, or by a person. `frameworks` empty: all.
 
-    `asked`: how. `known`: who says so today.
+    `asked`: how. `known`: who says so today. `expected`: each answer is one of these, unless it depends on the GPU.
     """
 
     id: str
@@ -30,10 +30,21 @@ class Belief:
     says: str
     asked: str
     known: str
+    expected: tuple[str, ...]
 
     def is_of(self, framework: str | None) -> bool:
         """Whether it is about GPUs of that framework."""
         return not self.frameworks or framework in self.frameworks
+
+    def answer(self, gpu: PciAddress, seen: Collection[str], evidence: str, expected: str | None = None) -> Answer:
+        """What a GPU said; nothing `seen`: it is not answered. `expected`: of that GPU alone."""
+        return Answer(
+            gpu=gpu,
+            belief=self.id,
+            expected=self.expected if expected is None else (expected,),
+            seen=tuple(sorted(seen)) or None,
+            evidence=evidence,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,18 +67,21 @@ class Answer:
         return "holds" if set(self.seen) <= set(self.expected) else "differs"
 
 
+_LISTS = (("frameworks", None), ("expected", "|"))  # the columns that hold several, and what parts these
+
+
 @cache
 def parse(text: str) -> Mapping[str, Belief]:
     """The beliefs of a table, by id, in its order."""
     import csv  # noqa: PLC0415 -- only certify reads the table
 
     rows = csv.DictReader(text.splitlines())
-    return {row["id"]: Belief(**{**row, "frameworks": tuple(row["frameworks"].split())}) for row in rows}  # type: ignore[arg-type]
+    return {row["id"]: Belief(**{**row, **{name: tuple(row[name].split(by)) for name, by in _LISTS}}) for row in rows}  # type: ignore[arg-type]
 
 
 def complete(
     table: Mapping[str, Belief],
-    answers: Sequence[Answer],
+    answers: Iterable[Answer],
     gpus: Mapping[PciAddress, str | None],
     why: Mapping[str, str],
 ) -> tuple[Answer, ...]:

@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from vgpumgr.core.certify import questions
-from vgpumgr.core.certify.beliefs import Answer
 from vgpumgr.core.driver import geometry
 from vgpumgr.core.driver.geometry import Generation
 from vgpumgr.core.driver.scheduler import BEST_EFFORT, Setting
@@ -39,35 +38,30 @@ _NUMBERED = (Generation.ADA_OR_HOPPER, Generation.BLACKWELL)
 
 def why_not_empty(facts: HostSnapshot, gpu: Gpu) -> str | None:
     """Why nothing is tried on a GPU; None if it is empty: no vGPU, no GPU instance, nothing of it in the ledger."""
-    kept = (*(one.vgpu for one in facts.ledger or ()), *(one.vgpu for one in facts.reservations))
-    held = [one for one in kept if one.gpu_uuid == gpu.uuid]
-    left = {(one.parent, one.uuid) for one in held if one.vm == VM}
-    used = (
-        (any(one.vm != VM for one in held), "the ledger has vGPUs or reservations there"),
+    kept = [*(one.vgpu for one in facts.ledger or ()), *(one.vgpu for one in facts.reservations)]
+    kept = [one for one in kept if one.gpu_uuid == gpu.uuid]
+    left = {(one.parent, one.uuid) for one in kept if one.vm == VM}
+    reasons = (
+        (None in (gpu.framework, gpu.uuid) or gpu.fault is not None, gpu.problem or gpu.fault or "it has no UUID"),
+        (facts.ledger is None or bool(facts.blocked_writes), "the host's ledger says that nothing is to be written"),
+        (facts.why_silent(gpu.pci) is not None, "NVML does not say what runs there"),
+        (gpu.mode != "equal-size", say("its mode is {}", gpu.mode or "unknown")),
+        (any(one.creatable is None for one in gpu.parents), "its functions cannot all be read"),
+        (any(one.vm != VM for one in kept), "the ledger has vGPUs or reservations there"),
         (any((one.parent, one.uuid) not in left for one in gpu.vgpus), "it has vGPUs"),
         (any(one.gpu == gpu.pci for one in facts.active or ()), "a VM runs there"),
     )
-    return next((why for so, why in (*_unsure(facts, gpu), *used) if so), None)
+    return next((why for so, why in reasons if so), None)
 
 
-def _unsure(facts: HostSnapshot, gpu: Gpu) -> tuple[tuple[bool, str], ...]:
-    """Why it cannot be known whether a GPU is empty, or it takes no vGPUs as it is."""
-    return (
-        (None in (gpu.framework, gpu.uuid) or gpu.fault is not None, gpu.problem or gpu.fault or "it has no UUID"),
-        (facts.ledger is None or bool(facts.blocked_writes), "the host's ledger says that nothing is to be written"),
-        (facts.active is None or gpu.pci in facts.silent, "NVML does not say what runs there"),
-        (gpu.mode != "equal-size", say("its mode is {}", gpu.mode or "unknown")),
-        (any(one.creatable is None for one in gpu.parents), "its functions cannot all be read"),
-    )
-
-
-def leftovers(facts: HostSnapshot, gpu: Gpu) -> Iterator[DestroyVgpu]:
+def leftovers(facts: HostSnapshot, gpu: Gpu) -> list[DestroyVgpu]:
     """The steps that remove what is certify's own on a GPU."""
     there = {(one.parent, one.uuid) for one in gpu.vgpus}
-    for entry in facts.ledger or ():
-        if entry.vgpu.vm == VM and entry.vgpu.gpu_uuid == gpu.uuid:
-            found = (entry.vgpu.parent, entry.vgpu.uuid) in there
-            yield DestroyVgpu(host=facts.host, vgpu=entry.vgpu, expect=PRESENT if found else ABSENT)
+    ours = [one.vgpu for one in facts.ledger or () if one.vgpu.vm == VM and one.vgpu.gpu_uuid == gpu.uuid]
+    return [
+        DestroyVgpu(host=facts.host, vgpu=one, expect=PRESENT if (one.parent, one.uuid) in there else ABSENT)
+        for one in ours
+    ]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,33 +81,23 @@ class Tries:
     def on(cls, gpu: Gpu) -> Tries | None:
         """The tries for a GPU; None if no function of it offers a type."""
         offers = {type_id for one in gpu.parents for type_id in one.creatable or {}}
-        kinds = sorted((gpu.known_types[one] for one in offers if one in gpu.known_types), key=_by_size)
+        kinds = sorted(
+            (one for one in gpu.known_types.values() if one.id in offers), key=lambda one: (one.full_mib, one.id)
+        )
         if not kinds:
             return None
+        first, others = kinds[0], [one for one in kinds if one.size_mib != kinds[0].size_mib]
         at, then = gpu.parents[0], gpu.parents[min(1, len(gpu.parents) - 1)]
-        first = kinds[0]
-        other = next((one for one in kinds if one.size_mib != first.size_mib), None)
+        has_vfs = gpu.framework == VENDOR_VFIO  # an mdev has no file to ask for a type that no function lists
+        before = {"unknown-type": _spec(gpu, at, replace(first, id=_UNKNOWN_TYPE), 1)} if has_vfs else {}
+        if has_vfs and (hides := questions.hidden(gpu)):
+            before["hidden-type"] = _spec(gpu, at, gpu.known_types[hides[0]], 1)
         return cls(
             first=_spec(gpu, at, first, 0),
-            before={name: _spec(gpu, at, kind, 1) for name, kind in _unlisted(gpu, first).items()},
-            beside={} if other is None else {"other-size": _spec(gpu, then, other, 2)},
-            empty=then if gpu.framework == VENDOR_VFIO and then is not at else None,
+            before=before,
+            beside={"other-size": _spec(gpu, then, others[0], 2)} if others else {},
+            empty=then if has_vfs and then is not at else None,
         )
-
-
-def _unlisted(gpu: Gpu, kind: VgpuType) -> dict[str, VgpuType]:
-    """Types that no function lists, by belief. None for mdevs: only a listed type has a file by which to ask for it."""
-    if gpu.framework != VENDOR_VFIO:
-        return {}
-    found = {"unknown-type": replace(kind, id=_UNKNOWN_TYPE)}
-    hides = questions.hidden(gpu)
-    if hides:
-        found["hidden-type"] = gpu.known_types[hides[0]]
-    return found
-
-
-def _by_size(kind: VgpuType) -> tuple[int, int]:
-    return kind.full_mib, kind.id
 
 
 def _spec(gpu: Gpu, parent: Parent, kind: VgpuType, number: int) -> VgpuSpec:
@@ -122,57 +106,34 @@ def _spec(gpu: Gpu, parent: Parent, kind: VgpuType, number: int) -> VgpuSpec:
 
 
 def same_scheduler(facts: HostSnapshot, gpu: Gpu) -> SetScheduler | None:
-    """The step that sets best effort again. None if the policy is another one or unknown: its numbers would be lost."""
-    state = gpu.scheduler
+    """The step that sets best effort on a GPU that has it: it has no numbers that could be lost. None elsewhere."""
+    state, same = gpu.scheduler, Setting(policy=BEST_EFFORT)
     if state is None or gpu.uuid is None or state.policies.get("graphics") != BEST_EFFORT:
         return None
-    setting = Setting(policy=BEST_EFFORT)
     return SetScheduler(
         host=facts.host,
         gpu_uuid=gpu.uuid,
         gpu=gpu.pci,
         api=state.api,
-        setting=setting,
-        before=setting,
+        setting=same,
+        before=same,
         expect=state.policies,
     )
 
 
-def beside(before: Capture, after: Capture, first: VgpuSpec) -> Iterator[Answer]:
-    """What the GPU shows while it has that first vGPU."""
-    was, gpu = (_gpu_in(one, first) for one in (before, after))
-    yield from _shown(after, gpu, first)
+def beside(before: Gpu, after: Capture, first: VgpuSpec) -> Iterator[tuple[str, str, str | None]]:
+    """What the GPU shows while it has that first vGPU: a belief, its answer, and what is expected of that GPU alone."""
+    [gpu] = [one for one in after.snapshot.gpus if one.pci == first.gpu]
+    [files] = [one.files for one in after.functions if one.pci == first.parent]
+    if first.uuid is not None or "nvidia/placement_id" in files:
+        place = next((one.placement_id for one in gpu.vgpus if one.parent == first.parent), None)
+        expected = "0" if geometry.generation(gpu.board or "") in _NUMBERED else "none"
+        yield "first-place", "none" if place is None else str(place), expected
+    if "nvidia/vgpu_params" in files:
+        yield "new-params", files["nvidia/vgpu_params"].removeprefix("!").strip(), None
     listed = any(one.gpu == gpu.pci for one in after.snapshot.active or ())
-    yield answer(first, "idle-active", ("not listed",), "listed" if listed else "not listed")
+    yield "idle-active", "listed" if listed else "not listed", None
     sizes = {gpu.size_of(kind) for one in gpu.parents for kind in one.creatable or {}}
     if sizes:
-        others = sorted(str(one) for one in sizes - {was.size_of(first.type_id)})
-        yield answer(first, "siblings", ("its size",), f"also {' '.join(others)} MiB" if others else "its size")
-
-
-def _gpu_in(one: Capture, vgpu: VgpuSpec) -> Gpu:
-    return next(gpu for gpu in one.snapshot.gpus if gpu.pci == vgpu.gpu)
-
-
-def _shown(after: Capture, gpu: Gpu, first: VgpuSpec) -> Iterator[Answer]:
-    """What the files of the vGPU say."""
-    files = next((one.files for one in after.functions if one.pci == first.parent), {})
-    place = next((one.placement_id for one in gpu.vgpus if one.parent == first.parent), None)
-    if first.uuid is not None or "nvidia/placement_id" in files:
-        expected = "0" if geometry.generation(gpu.board or "") in _NUMBERED else "none"
-        yield answer(first, "first-place", (expected,), "none" if place is None else str(place))
-    params = files.get("nvidia/vgpu_params")
-    if params is not None:
-        yield answer(first, "new-params", ("",), params.removeprefix("!").strip())
-
-
-def after_removal(before: Capture, after: Capture, first: VgpuSpec) -> Answer:
-    """Whether the GPU's functions list again what they listed before."""
-    offers = [{parent.pci: parent.creatable for parent in _gpu_in(one, first).parents} for one in (before, after)]
-    return answer(first, "after-removal", ("as before",), "as before" if offers[0] == offers[1] else "differently")
-
-
-def answer(vgpu: VgpuSpec, belief: str, expected: tuple[str, ...], seen: str | None, evidence: str = "") -> Answer:
-    """The answer to a belief, asked with that vGPU."""
-    told = evidence or say("{} on {}", vgpu.type_name, vgpu.parent)
-    return Answer(gpu=vgpu.gpu, belief=belief, expected=expected, seen=None if seen is None else (seen,), evidence=told)
+        others = sorted(str(one) for one in sizes - {before.size_of(first.type_id)})
+        yield "siblings", f"also {' '.join(others)} MiB" if others else "its size", None

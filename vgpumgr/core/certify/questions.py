@@ -1,4 +1,4 @@
-"""The beliefs that are asked by reading: each question judges one GPU of a capture."""
+"""The beliefs that are asked by reading: what one GPU of a capture shows. What is expected stands in the table."""
 
 from __future__ import annotations
 
@@ -6,35 +6,31 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from vgpumgr.core.certify.beliefs import READ, Answer
-from vgpumgr.core.model.snapshot import MDEV_PF, VENDOR_VFIO
+from vgpumgr.core.certify.beliefs import READ
+from vgpumgr.core.model.snapshot import VENDOR_VFIO
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
-    from vgpumgr.core.certify.beliefs import Belief
+    from vgpumgr.core.certify.beliefs import Answer, Belief
     from vgpumgr.core.certify.capture import Call, Capture, Function
     from vgpumgr.core.driver.catalogue import Catalogue
     from vgpumgr.core.model.snapshot import Gpu
+
+Question: TypeAlias = "Callable[[Case], Iterable[str | None]]"
+"""What was seen; None: at a place that does not answer it."""
 
 _NVIDIA = "nvidia/"
 _TYPES = "mdev_supported_types/"
 _TWO = "creatable_vgpu_types current_vgpu_type"
 _FIVE = f"{_TWO} gpu_instance_id placement_id vgpu_params"
 _FILES_FROM = ((580, f"{_FIVE} warm_update"), (550, _FIVE), (0, _TWO))  # a capture of 525 has the two
-_TYPE_FILES = "available_instances create description device_api devices name"
-_DESCRIPTION = "num_heads frl_config framebuffer max_resolution max_instance"
 _HEADER = "ID    : vGPU Name"
 _ROW = re.compile(r"\d+ *: \S.*")
 _KEY = re.compile(r"(\w+)=")
-_PARAMS = "RegistryDwords RegistryDwordsPerDevice"
-_ENGINES = ("0", "2", "3", "13")  # success, INVALID_ARGUMENT, NOT_SUPPORTED, FUNCTION_NOT_FOUND (before 595)
-_NO_CALL = ("3", "13")  # NOT_SUPPORTED, FUNCTION_NOT_FOUND
+_PARAM = re.compile(r"^(RegistryDwords(?:PerDevice)?):", re.MULTILINE)
 _ZEROES = re.compile(r"[0-]+|N/A")
 _NONE: Final = "none"
-
-Told: TypeAlias = "tuple[tuple[str, ...], Iterable[str | None], str]"
-"""What is expected, what was seen (None: at a place that does not answer it), and where."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,39 +42,27 @@ class Case:
     catalogue: Catalogue
 
     @property
-    def branch(self) -> int:
-        """The driver's branch, 570; 0 if unknown."""
-        head = (self.capture.snapshot.versions.get("driver") or "").partition(".")[0]
-        return int(head) if head.isdecimal() else 0
-
-    @property
     def virtual(self) -> list[Function]:
         return [one for one in self.capture.functions if one.gpu == self.gpu.pci and one.vf_index is not None]
 
     @property
-    def physical(self) -> Function | None:
-        return next((one for one in self.capture.functions if one.pci == self.gpu.pci), None)
+    def physical(self) -> Mapping[str, str]:
+        """The files of the physical function."""
+        return next((one.files for one in self.capture.functions if one.pci == self.gpu.pci), {})
 
     @property
     def parents(self) -> list[Function]:
         """The functions on which vGPUs are made."""
-        return [one for one in (self.physical,) if one] if self.gpu.framework == MDEV_PF else self.virtual
-
-    @property
-    def idle(self) -> list[Function]:
-        """Those of them that hold no vGPU."""
-        held = {vgpu.parent for vgpu in self.gpu.vgpus}
-        return [one for one in self.parents if one.pci not in held]
+        return [one for one in self.capture.functions if self.gpu.functions.find(one.pci)]
 
     def calls(self, name: str) -> list[Call]:
         return [one for one in self.capture.calls if one.gpu == self.gpu.pci and one.call == name]
 
-    def of_types(self, name: str) -> Iterator[str]:
-        """The texts of that file in the directories of all mdev types."""
-        for one in self.parents:
-            yield from (
-                text for path, text in one.files.items() if path.startswith(_TYPES) and path.endswith(f"/{name}")
-            )
+
+def hidden(gpu: Gpu) -> list[int]:
+    """The ids of the types of the GPU's mode that no function of it lists."""
+    listed = {type_id for one in gpu.parents for type_id, left in (one.creatable or {}).items() if left}
+    return sorted(one.id for one in gpu.known_types.values() if not one.mig_backed and one.id not in listed)
 
 
 def _said(text: str | None) -> str | None:
@@ -90,17 +74,28 @@ def _names(files: Iterable[str], below: str) -> str:
     return " ".join(sorted(path.removeprefix(below) for path in files if path.startswith(below)))
 
 
-def _driver_files(case: Case) -> Told:
-    expected = next(names for first, names in _FILES_FROM if case.branch >= first)
-    return (expected,), (_names(one.files, _NVIDIA) for one in case.virtual), "nvidia/ of each VF"
+def _of_vfs(tell: Callable[[Function], str]) -> Question:
+    return lambda case: map(tell, case.virtual)
 
 
-def _idle_file(name: str, expected: str) -> Callable[[Case], Told]:
-    return lambda case: (
-        (expected,),
-        (_said(one.files.get(_NVIDIA + name)) for one in case.idle),
-        f"nvidia/{name} of each VF without a type",
-    )
+def _of_idle(name: str) -> Question:
+    """That file of each VF without a type."""
+
+    def read_idle(case: Case) -> Iterator[str | None]:
+        held = {vgpu.parent for vgpu in case.gpu.vgpus}
+        return (_said(one.files.get(_NVIDIA + name)) for one in case.parents if one.pci not in held)
+
+    return read_idle
+
+
+def _of_types(name: str, tell: Callable[[str], str | None]) -> Question:
+    """That file in the directories of all mdev types."""
+    texts = re.compile(f"{_TYPES}[^/]+/{name}")
+    return lambda case: (tell(one.files[path]) for one in case.parents for path in filter(texts.fullmatch, one.files))
+
+
+def _of_calls(name: str) -> Question:
+    return lambda case: (str(one.code) for one in case.calls(name))
 
 
 def _lists(case: Case) -> list[list[str]]:
@@ -108,90 +103,53 @@ def _lists(case: Case) -> list[list[str]]:
     return [text.splitlines() for text in texts if not text.startswith("!")]
 
 
-def _list_header(case: Case) -> Told:
-    firsts = ((rows[0] if rows and not _ROW.fullmatch(rows[0]) else _NONE) for rows in _lists(case))
-    return (_HEADER,), firsts, "creatable_vgpu_types of each VF"
+def _list_header(case: Case) -> Iterator[str]:
+    return (rows[0] if rows and not _ROW.fullmatch(rows[0]) else _NONE for rows in _lists(case))
 
 
-def _list_rows(case: Case) -> Told:
+def _list_rows(case: Case) -> Iterator[str]:
     rows = (row.rstrip() for rows in _lists(case) for row in rows if row != _HEADER)
-    seen = ("id : name" if _ROW.fullmatch(row) else "name id" for row in rows)
-    return ("id : name",), seen, "creatable_vgpu_types of each VF"
+    return ("id : name" if _ROW.fullmatch(row) else "name id" for row in rows)
 
 
-def hidden(gpu: Gpu) -> list[int]:
-    """The ids of the types of the GPU's mode that no function of it lists."""
-    listed = {type_id for one in gpu.parents for type_id, left in (one.creatable or {}).items() if left}
-    of_mode = (one for one in gpu.known_types.values() if not one.mig_backed)
-    return sorted(one.id for one in of_mode if one.id not in listed)
-
-
-def _list_complete(case: Case) -> Told:
-    gpu, where = case.gpu, "the functions' lists beside the GPU's types"
+def _list_complete(case: Case) -> Iterator[str]:
+    gpu = case.gpu
     knows = gpu.framework != VENDOR_VFIO or any(one.code == 0 for one in case.calls("nvmlDeviceGetSupportedVgpus"))
-    if gpu.vgpus or gpu.mode == "mig" or not knows or any(one.creatable is None for one in gpu.parents):
-        return ("all",), (), "the GPU has vGPUs, is in MIG mode, or NVML did not answer"
-    lacks = hidden(gpu)
-    return ("all",), ("lacks " + " ".join(map(str, lacks)) if lacks else "all",), where
+    if knows and not gpu.vgpus and gpu.mode != "mig" and all(one.creatable is not None for one in gpu.parents):
+        yield " ".join(["lacks", *map(str, hidden(gpu))]) if hidden(gpu) else "all"
 
 
-def _type_files(case: Case) -> Told:
-    seen = []
+def _type_files(case: Case) -> Iterator[str]:
     for one in case.parents:
-        folders: dict[str, list[str]] = {}
-        for path in one.files:
-            if path.startswith(_TYPES):
-                _, kind, name = path.split("/", 2)
-                folders.setdefault(kind, []).append(name)
-        seen += [" ".join(sorted(names)) for names in folders.values()]
-    return (_TYPE_FILES,), seen, "mdev_supported_types/* of each function"
+        kinds = {path.split("/")[1] for path in one.files if path.startswith(_TYPES)}
+        yield from (_names(one.files, f"{_TYPES}{kind}/") for kind in kinds)
 
 
-def _description(case: Case) -> Told:
-    return (_DESCRIPTION,), (" ".join(_KEY.findall(text)) for text in case.of_types("description")), "description"
+def _pf_files(case: Case) -> Iterator[str]:
+    there = [name for name in (_NVIDIA, _TYPES) if _names(case.physical, name)]
+    yield " ".join(there) or _NONE
 
 
-def _device_api(case: Case) -> Told:
-    return ("vfio-pci",), map(_said, case.of_types("device_api")), "device_api"
+def _vf_group(one: Function) -> str:
+    return {None: _NONE, 1: "own"}.get(one.group, f"of {one.group}")
 
 
-def _pf_files(case: Case) -> Told:
-    files = case.physical.files if case.physical else ()
-    there = [name for name in (_NVIDIA, _TYPES) if any(path.startswith(name) for path in files)]
-    return (_NONE,), (" ".join(there) or _NONE,), f"the directory of {case.gpu.pci}"
+def _vf_count(case: Case) -> Iterator[str]:
+    if "sriov_totalvfs" in case.physical:
+        yield str(len(case.virtual))
 
 
-def _vf_group(case: Case) -> Told:
-    words = {None: _NONE, 1: "own"}
-    return ("own",), (words.get(one.group, f"of {one.group}") for one in case.virtual), "iommu_group of each VF"
+def _gpu_uuid(case: Case) -> Iterator[str]:
+    text = case.capture.host.get(f"/proc/driver/nvidia/gpus/{case.gpu.pci}/information", "")
+    yield "yes" if "GPU UUID:" in text and case.gpu.uuid else "no"
 
 
-def _vf_count(case: Case) -> Told:
-    total = _said(case.physical.files.get("sriov_totalvfs")) if case.physical else None
-    return (total or "?",), (None if total is None else str(len(case.virtual)),), "sriov_totalvfs and virtfn*"
+def _module_params(case: Case) -> Iterator[str]:
+    found = _PARAM.findall(case.capture.host.get("/proc/driver/nvidia/params", ""))
+    yield " ".join(sorted(found)) or _NONE
 
 
-def _gpu_uuid(case: Case) -> Told:
-    path = f"/proc/driver/nvidia/gpus/{case.gpu.pci}/information"
-    return ("yes",), ("yes" if "GPU UUID:" in case.capture.host.get(path, "") and case.gpu.uuid else "no",), path
-
-
-def _module_params(case: Case) -> Told:
-    path = "/proc/driver/nvidia/params"
-    keys = (line.partition(":")[0] for line in case.capture.host.get(path, "").splitlines())
-    return (_PARAMS,), (" ".join(sorted(key for key in keys if key in _PARAMS.split())) or _NONE,), path
-
-
-def _type_names(case: Case) -> Told:
-    return (
-        ("read",),
-        ("read" if one.parsed.board else one.name for one in case.gpu.known_types.values()),
-        "the types' names",
-    )
-
-
-def _type_figures(case: Case) -> Told:
-    seen = []
+def _type_figures(case: Case) -> Iterator[str]:
     for one in case.gpu.known_types.values():
         row = case.catalogue.find(f"{one.board}-{one.short}")
         told = row and (
@@ -200,57 +158,60 @@ def _type_figures(case: Case) -> Told:
         )
         for word, host, document in told or ():
             if None not in (host, document):
-                seen.append("equal" if host == document else f"{one.short} {word} {host}, not {document}")
-    return ("equal",), seen, "the types' sizes and maxima"
+                yield "equal" if host == document else f"{one.short} {word} {host}, not {document}"
 
 
-def _scheduler_range(case: Case) -> Told:
-    caps = case.gpu.scheduler.caps if case.gpu.scheduler else None
-    seen = caps and (
-        f"{caps.min_time_slice_ns}-{caps.max_time_slice_ns} ns",
-        f"{caps.min_frequency_hz}-{caps.max_frequency_hz} Hz",
-        f"{caps.min_averaging_factor}-{caps.max_averaging_factor}",
-    )
-    return ("1000000-30000000 ns", "63-960 Hz", "1-60"), seen or (), "nvmlDeviceGetVgpuSchedulerCapabilities"
+def _scheduler_range(case: Case) -> Iterator[str]:
+    if case.gpu.scheduler is not None:
+        caps = case.gpu.scheduler.caps
+        yield f"{caps.min_time_slice_ns}-{caps.max_time_slice_ns} ns"
+        yield f"{caps.min_frequency_hz}-{caps.max_frequency_hz} Hz"
+        yield f"{caps.min_averaging_factor}-{caps.max_averaging_factor}"
 
 
-def _codes(call: str, expected: tuple[str, ...]) -> Callable[[Case], Told]:
-    return lambda case: (expected, (str(one.code) for one in case.calls(call)), f"the codes of {call}")
+def _running_uuid(case: Case) -> Iterator[str]:
+    for one in case.calls("nvmlVgpuInstanceGetMdevUUID"):
+        answer = one.answer.strip('"') if one.code == 0 else str(one.code)
+        yield "zeroes" if _ZEROES.fullmatch(answer) else answer
 
 
-def _running_uuid(case: Case) -> Told:
-    calls = case.calls("nvmlVgpuInstanceGetMdevUUID")
-    answers = (one.answer.strip('"') if one.code == 0 else str(one.code) for one in calls)
-    return ("zeroes", "3"), ("zeroes" if _ZEROES.fullmatch(one) else one for one in answers), "of each running vGPU"
-
-
-QUESTIONS: Final[Mapping[str, Callable[[Case], Told]]] = {
-    "driver-files": _driver_files,
+QUESTIONS: Final[Mapping[str, Question]] = {
+    "driver-files": _of_vfs(lambda one: _names(one.files, _NVIDIA)),
     "list-header": _list_header,
     "list-rows": _list_rows,
     "list-complete": _list_complete,
-    "idle-placement": _idle_file("placement_id", "ENXIO"),
-    "idle-instance": _idle_file("gpu_instance_id", "ENXIO"),
-    "idle-params": _idle_file("vgpu_params", ""),
-    "idle-warm-update": _idle_file("warm_update", "0"),
+    "idle-placement": _of_idle("placement_id"),
+    "idle-instance": _of_idle("gpu_instance_id"),
+    "idle-params": _of_idle("vgpu_params"),
+    "idle-warm-update": _of_idle("warm_update"),
     "type-files": _type_files,
-    "description": _description,
-    "device-api": _device_api,
+    "description": _of_types("description", lambda text: " ".join(_KEY.findall(text))),
+    "device-api": _of_types("device_api", _said),
     "pf-files": _pf_files,
-    "vf-driver": lambda case: (("nvidia",), (one.driver or _NONE for one in case.virtual), "driver of each VF"),
-    "vf-group": _vf_group,
-    "vfio-dev": lambda case: (("1",), (str(one.vfio_devs) for one in case.virtual), "vfio-dev of each VF"),
+    "vf-driver": _of_vfs(lambda one: one.driver or _NONE),
+    "vf-group": _of_vfs(_vf_group),
+    "vfio-dev": _of_vfs(lambda one: str(one.vfio_devs)),
     "vf-count": _vf_count,
     "gpu-uuid": _gpu_uuid,
     "module-params": _module_params,
-    "type-names": _type_names,
+    "type-names": lambda case: ("read" if one.parsed.board else one.name for one in case.gpu.known_types.values()),
     "type-figures": _type_figures,
     "scheduler-range": _scheduler_range,
-    "scheduler-engines": _codes("nvmlDeviceGetVgpuSchedulerState_v2", _ENGINES),
+    "scheduler-engines": _of_calls("nvmlDeviceGetVgpuSchedulerState_v2"),
     "running-uuid": _running_uuid,
-    "gpm-instance": _codes("nvmlGpmMigSampleGet", _NO_CALL),
-    "instance-scheduler": _codes("nvmlGpuInstanceGetVgpuSchedulerState_v2", _NO_CALL),
+    "gpm-instance": _of_calls("nvmlGpmMigSampleGet"),
+    "instance-scheduler": _of_calls("nvmlGpuInstanceGetVgpuSchedulerState_v2"),
 }
+
+
+def _expected(belief: str, case: Case) -> str | None:
+    """What is expected of that GPU alone; None: what the table says."""
+    if belief == "vf-count":
+        return _said(case.physical.get("sriov_totalvfs", "?"))
+    if belief == "driver-files":
+        branch = (case.capture.snapshot.versions.get("driver") or "").partition(".")[0]
+        return next(names for first, names in _FILES_FROM if int(branch if branch.isdecimal() else 0) >= first)
+    return None
 
 
 def read(capture: Capture, table: Mapping[str, Belief], catalogue: Catalogue) -> Iterator[Answer]:
@@ -259,11 +220,6 @@ def read(capture: Capture, table: Mapping[str, Belief], catalogue: Catalogue) ->
         case = Case(capture=capture, gpu=gpu, catalogue=catalogue)
         for belief in table.values():
             if belief.needs == READ and gpu.framework is not None and belief.is_of(gpu.framework):
-                yield _answer(case, belief.id)
-
-
-def _answer(case: Case, belief: str) -> Answer:
-    expected, told, where = QUESTIONS[belief](case)
-    seen = tuple(sorted({one for one in told if one is not None}))
-    evidence = where if seen else f"nothing there answers it: {where}"
-    return Answer(gpu=case.gpu.pci, belief=belief, expected=expected, seen=seen or None, evidence=evidence)
+                seen = {one for one in QUESTIONS[belief.id](case) if one is not None}
+                evidence = belief.asked if seen else f"nothing there answers it: {belief.asked}"
+                yield belief.answer(gpu.pci, seen, evidence, _expected(belief.id, case))
