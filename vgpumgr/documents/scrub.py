@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import re
 from typing import TYPE_CHECKING, Any, Final
+from uuid import UUID
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
 _HEX: Final = re.compile(
     r"(?<![0-9A-Za-z])(?:[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}|[0-9a-fA-F]{32})(?![0-9A-Za-z])"
@@ -22,60 +23,44 @@ _OURS = ("ledger", "freed", "cordons", "reservations", "instances", "blocked_wri
 
 def scrub(capture: Mapping[str, object]) -> dict[str, Any]:
     """The capture as it may be mailed. It has the same shape."""
-    scrubber = _Scrubber()
     copy: dict[str, Any] = {**capture}
-    copy["snapshot"] = {**copy["snapshot"]}
-    for key in _OURS:
-        if copy["snapshot"].get(key):
-            copy["snapshot"][key] = []
+    copy["snapshot"] = {key: [] if key in _OURS and told else told for key, told in copy["snapshot"].items()}
     copy["calls"] = [{**one, "answer": '""'} if one["call"] in _NAMING_CALLS else one for one in copy["calls"]]
-    scrubber.learn(copy)
-    found: dict[str, Any] = scrubber.of(copy)
+    names: dict[str, str] = {}
+    numbers: dict[str, str] = {}
+
+    def learn(key: str, text: str) -> str:
+        kind = _NAMED.get(key)
+        if kind is not None and text and not _HEX.fullmatch(text):
+            of_kind = sum(one.startswith(f"{kind}-") for one in names.values())
+            names.setdefault(text, f"{kind}-{of_kind + 1}")
+        return text
+
+    def number(match: re.Match[str]) -> str:
+        """The substitute of a UUID, or of a machine's id; of zeroes it is themselves."""
+        plain = match[0].replace("-", "").lower()
+        if not plain.strip("0"):
+            return match[0]
+        made = numbers.setdefault(plain, f"{len(numbers) + 1:08x}000040008000{0:012x}")
+        return str(UUID(made)) if "-" in match[0] else made
+
+    def substitute(key: str, text: str) -> str:
+        if key in _NAMED and text in names:
+            return names[text]
+        text = _HEX.sub(number, text)
+        return any_name.sub(lambda match: names[match[0]], text) if key == "why" else text
+
+    _each_text(copy, learn)
+    words = "|".join(map(re.escape, sorted(names, key=len, reverse=True))) or "(?!)"
+    any_name = re.compile(rf"(?<![0-9A-Za-z])(?:{words})(?![0-9A-Za-z])")
+    found: dict[str, Any] = _each_text(copy, substitute)
     return found
 
 
-class _Scrubber:
-    def __init__(self) -> None:
-        self._names: dict[str, str] = {}
-        self._numbers: dict[str, str] = {}
-        self._any = re.compile(r"(?!)")
-
-    def learn(self, value: Any) -> None:
-        """Learn the names in a value, wherever they stand."""
-        self._learn(value)
-        longest = sorted(self._names, key=len, reverse=True)
-        words = "|".join(map(re.escape, longest)) or "(?!)"
-        self._any = re.compile(rf"(?<![0-9A-Za-z])(?:{words})(?![0-9A-Za-z])")
-
-    def _learn(self, value: Any) -> None:
-        if isinstance(value, dict):
-            for key, below in value.items():
-                kind = _NAMED.get(key)
-                if kind is not None and isinstance(below, str) and below and not _HEX.fullmatch(below):
-                    of_kind = sum(one.startswith(f"{kind}-") for one in self._names.values())
-                    self._names.setdefault(below, f"{kind}-{of_kind + 1}")
-                self._learn(below)
-        elif isinstance(value, list):
-            for below in value:
-                self._learn(below)
-
-    def of(self, value: Any, key: str = "") -> Any:
-        if isinstance(value, dict):
-            return {name: self.of(below, name) for name, below in value.items()}
-        if isinstance(value, list):
-            return [self.of(below, key) for below in value]
-        if not isinstance(value, str):
-            return value
-        if key in _NAMED and value in self._names:
-            return self._names[value]
-        text = _HEX.sub(lambda match: self._number(match[0]), value)
-        return self._any.sub(lambda match: self._names[match[0]], text) if key == "why" else text
-
-    def _number(self, text: str) -> str:
-        """The substitute for a UUID or a machine id. One that has only zeroes stays."""
-        plain = text.replace("-", "").lower()
-        if not plain.strip("0"):
-            return text
-        made = self._numbers.setdefault(plain, f"{len(self._numbers) + 1:08x}000040008000{0:012x}")
-        dashed = f"{made[:8]}-{made[8:12]}-{made[12:16]}-{made[16:20]}-{made[20:]}"
-        return dashed if "-" in text else made
+def _each_text(value: Any, tell: Callable[[str, str], str], key: str = "") -> Any:
+    """A copy with what is told of each text, which belongs to that key."""
+    if isinstance(value, dict):
+        return {name: _each_text(below, tell, name) for name, below in value.items()}
+    if isinstance(value, list):
+        return [_each_text(below, tell, key) for below in value]
+    return tell(key, value) if isinstance(value, str) else value

@@ -5,7 +5,6 @@ What a report lacks is the lab's own of that board, if it has it. Keys are those
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
@@ -14,16 +13,15 @@ from vgpumgr.core.driver import geometry
 from vgpumgr.core.driver.profiles import board_code, last_word, read_type_name
 from vgpumgr.core.model.snapshot import VENDOR_VFIO
 from vgpumgr.errors import LabError
-from vgpumgr.lab.driver import answers, boards, ill_host
+from vgpumgr.lab.driver import addresses, answers, boards, ill_host
 from vgpumgr.lab.driver.driver import CREATE_EIO
-from vgpumgr.lab.driver.model import BoardSpec, ForeignInstance, ForeignSpec, TypeSpec
+from vgpumgr.lab.driver.model import ForeignInstance, ForeignSpec, TypeSpec
 from vgpumgr.lab.spec import GpuSpec, HostSpec, lab_uuid
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-    from pathlib import Path
+    from collections.abc import Iterator, Mapping
 
-    from vgpumgr.lab.driver.model import VmSpec
+    from vgpumgr.lab.driver.model import BoardSpec, VmSpec
 
 _REPORT: Final = "vgpumgr.certify/"  # of any version: what is in it is looked at
 
@@ -34,38 +32,23 @@ _NVML = {
     "running-uuid": ("VgpuInstanceGetMdevUUID",),
 }
 """The calls of NVML whose code answers a belief."""
+_FAULTS = {("create", "EIO"): CREATE_EIO, ("vf-group", "none"): ill_host.IOMMU_OFF}
 
 
-def is_report(schema: object) -> bool:
-    """Whether this is what a report calls itself."""
-    return str(schema).startswith(_REPORT)
+def is_report(data: Any) -> bool:
+    """Whether this is what a report says of itself."""
+    return isinstance(data, dict) and str(data.get("schema")).startswith(_REPORT)
 
 
-def read(path: Path) -> Mapping[str, Any]:
-    """The report in a file. Raises LabError."""
-    try:
-        report = json.loads(path.read_text(encoding="utf-8"))
-        said = is_report(report["schema"])
-    except OSError as error:
-        raise LabError(f"{path}: cannot be read: {error.strerror}", hint="name a report of host certify") from error
-    except (ValueError, KeyError, TypeError) as error:
-        raise LabError(f"{path}: no report of host certify: {error}", hint="write one: --report FILE") from error
-    if not said:
-        raise LabError(
-            f"{path}: its schema is {report['schema']!r}, not that of a report", hint="write one: --report FILE"
-        )
-    found: Mapping[str, Any] = report
-    return found
-
-
-def host(fleet: str, name: str, path: Path, vms: tuple[VmSpec, ...]) -> HostSpec:
-    """The host that a report tells of. Raises LabError, which says what it lacks."""
-    report = read(path)
+def host(fleet: str, name: str, report: Any, vms: tuple[VmSpec, ...], where: str) -> HostSpec:
+    """The host that a report tells of. Raises LabError, which says what it lacks; `where` is the report's file."""
+    if not is_report(report):
+        raise LabError(f"{where}: no report of host certify", hint="write one: --report FILE")
     try:
         return _host(fleet, name, report, vms)
     except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
         raise LabError(
-            f"{path}: the report is not whole: {type(error).__name__}: {error}", hint="write it again"
+            f"{where}: the report is not whole: {type(error).__name__}: {error}", hint="write it again"
         ) from error
 
 
@@ -83,17 +66,18 @@ def _host(fleet: str, name: str, report: Mapping[str, Any], vms: tuple[VmSpec, .
         foreign=tuple(one for gpu in facts for one in _vgpus(gpu)),
         vms=vms,
         faults=tuple(dict.fromkeys(fault for one in differing for fault in _faults(one))),
-        scheduler_counts_idle=("idle-scheduler", ["accepted"])
-        not in ((one["belief"], one["seen"]) for one in differing),
+        scheduler_counts_idle=all(
+            (one["belief"], one["seen"]) != ("idle-scheduler", ["accepted"]) for one in differing
+        ),
     )
 
 
 def _gpu(fact: Mapping[str, Any], capture: Mapping[str, Any]) -> GpuSpec:
-    mine = (one for one in capture["functions"] if one["gpu"] == fact["pci"])
-    virtual = [one for one in mine if one["vf_index"] is not None]
-    offset = _routing(virtual[0]["pci"]) - _routing(fact["pci"]) - virtual[0]["vf_index"] if virtual else 4
-    lists = (text.get("nvidia/creatable_vgpu_types", "") for text in capture["texts"])
-    board = _board(fact, [int(number) for text in lists for number in _ROW.findall(text)])
+    of_gpu = [one for one in capture["functions"] if one["gpu"] == fact["pci"]]
+    virtual = [(one["vf_index"], addresses.routing(one["pci"])) for one in of_gpu if one["vf_index"] is not None]
+    offset = virtual[0][1] - virtual[0][0] - addresses.routing(fact["pci"]) if virtual else 4
+    lists = "\n".join(text.get("nvidia/creatable_vgpu_types", "") for text in capture["texts"])
+    board = _board(fact, list(dict.fromkeys(map(int, _ROW.findall(lists)))))
     mig = fact["mig"] if board.mig else None
     return GpuSpec(
         pci=fact["pci"],
@@ -115,72 +99,46 @@ def _instances(pci: str, board: BoardSpec, mig: Mapping[str, Any]) -> Iterator[F
             yield ForeignInstance(gpu=pci, profile=names[one["profile_id"]], start=one["start"])
 
 
-def _routing(pci: str) -> int:
-    """A function's number on its bus and the ones behind it."""
-    _, bus, rest = pci.split(":")
-    device, number = rest.split(".")
-    return int(bus, 16) << 8 | int(device, 16) << 3 | int(number)
-
-
-def _board(fact: Mapping[str, Any], order: Sequence[int]) -> BoardSpec:
-    """The board, with the report's types in the order of the driver's list. The rest is the lab's own, if it has it."""
-    code, region_mib = _named(fact)
-    base = boards.board(code, code) if code in boards.board_codes() else _unknown_board(code, region_mib)
-    place = {number: at for at, number in enumerate(dict.fromkeys(order))}
-    known = {last_word(kind.name): kind for kind in base.all_types}
-    rows = sorted(fact["types"], key=lambda one: (place.get(one["id"], len(place)), one["id"]))
-    maxima = {kind.framebuffer_mib: kind.max_instances for kind in base.types}
-    kinds = [kind for one in rows if (kind := _type(one, known.get(last_word(one["name"])), maxima, region_mib))]
+def _board(fact: Mapping[str, Any], order: list[int]) -> BoardSpec:
+    """The board, with the report's types, first those of the driver's list. The rest is the lab's own, if it has it."""
+    names = [one["name"] for one in fact["types"] if read_type_name(one["name"])]
+    code = board_code(names[0])
+    own = boards.board(code, code) if code in boards.board_codes() else None
+    rows = sorted(
+        fact["types"], key=lambda one: (order.index(one["id"]) if one["id"] in order else len(order), one["id"])
+    )
+    kinds = tuple(kind for one in rows if (kind := _type(one, own, max(map(_nominal_mib, names)))))
+    device = int(fact["pci_id"].partition(":")[2], 16)
+    base = own or replace(boards.made_of(code, fact["name"] or code, device, kinds), mig=None)
     return replace(
         base,
         name=fact["name"] or base.name,
-        pci_device_id=int(fact["pci_id"].partition(":")[2], 16),
+        pci_device_id=device,
         framebuffer_mib=fact["framebuffer_mib"] or base.framebuffer_mib,
         types=tuple(kind for kind in kinds if kind.profile is None),
         mig_types=tuple(kind for kind in kinds if kind.profile is not None),
     )
 
 
-def _named(fact: Mapping[str, Any]) -> tuple[str, int]:
-    """The board's code, and its framebuffer in MiB, as the names of its types say."""
-    parsed = {one["name"]: name for one in fact["types"] if (name := read_type_name(one["name"]))}
-    return board_code(next(iter(parsed))), max(one.nominal_mib for one in parsed.values())
+def _nominal_mib(name: str) -> int:
+    parsed = read_type_name(name)
+    return parsed.nominal_mib if parsed else 0
 
 
-def _unknown_board(code: str, memory_mib: int) -> BoardSpec:
-    """A board that the lab does not have, without types and MIG."""
-    generation = geometry.generation(code)
-    return BoardSpec(
-        name=code,
-        code=code,
-        pci_device_id=0,
-        framebuffer_mib=memory_mib,
-        vfs=0,
-        placements=generation in (geometry.Generation.ADA_OR_HOPPER, geometry.Generation.BLACKWELL),
-        types=(),
-        even_places=generation is geometry.Generation.BLACKWELL,
-    )
-
-
-def _type(
-    fact: Mapping[str, Any], known: TypeSpec | None, maxima: Mapping[int, int], region_mib: int
-) -> TypeSpec | None:
+def _type(fact: Mapping[str, Any], board: BoardSpec | None, region_mib: int) -> TypeSpec | None:
     """A type; what the report lacks is as the lab knows it, else as the name says. None if nobody tells its size.
 
-    `maxima`: of the board's types of that size in MiB, which have the same one, whatever their series.
+    Types of one size have the same maximum, whatever their series.
     """
-    parsed = read_type_name(fact["name"])
-    nominal_mib = parsed.nominal_mib if parsed else 0
-    size = fact["framebuffer_mib"] or (known.framebuffer_mib if known else nominal_mib)
+    parsed, name = read_type_name(fact["name"]), last_word(fact["name"])
+    known = next((kind for kind in board.all_types if last_word(kind.name) == name), None) if board else None
+    size = fact["framebuffer_mib"] or (known.framebuffer_mib if known else _nominal_mib(name))
     if not size:
         return None
-    own = known or TypeSpec(
-        id=0,
-        name="",
-        series=(parsed.series if parsed else "") or "Q",
-        framebuffer_mib=size,
-        max_instances=maxima.get(size) or max(1, min(geometry.MAX_TIME_SLICED, region_mib // size)),
-    )
+    maxima = [kind.max_instances for kind in board.types if kind.framebuffer_mib == size] if board else []
+    most = maxima[-1] if maxima else max(1, min(geometry.MAX_TIME_SLICED, region_mib // size))
+    series = (parsed and parsed.series) or "Q"
+    own = known or TypeSpec(id=0, name=name, series=series, framebuffer_mib=size, max_instances=most)
     return replace(
         own,
         id=fact["id"],
@@ -209,9 +167,5 @@ def _faults(answer: Mapping[str, Any]) -> Iterator[str]:
             continue
         if belief in _NVML and code.isdecimal():
             yield from (f"nvml:{call}:{code}" for call in _NVML[belief])
-        elif (belief, seen) == ("create", "EIO"):
-            yield CREATE_EIO
-        elif (belief, seen) == ("vf-group", "none"):
-            yield ill_host.IOMMU_OFF
-        elif answers.is_answer(fault := answers.fault(belief, seen)):
+        elif fault := _FAULTS.get((belief, seen)) or answers.fault(belief, seen):
             yield fault

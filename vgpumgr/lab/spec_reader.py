@@ -82,33 +82,36 @@ def load_spec(name_or_path: str) -> FleetSpec:
 
 
 def read_file(path: str) -> FleetSpec:
-    """Read a YAML spec."""
-    import yaml
-
+    """Read a YAML spec, or a report."""
     file = Path(path)
-    try:
-        text = file.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise LabError(
-            f"no spec {path!r}: {getattr(error, 'strerror', None) or error}",
-            hint=f"name a YAML file, or one of: {' '.join(builtin_specs.BUILTIN)}",
-        ) from error
-    try:
-        # CSafeLoader is as safe as SafeLoader, but faster.
-        data = json.loads(text) if file.suffix == ".json" else yaml.load(text, Loader=yaml.CSafeLoader)
-    except ValueError as error:
-        raise LabError(f"{path}: not JSON: {error}", hint="correct it, or write the report again") from error
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        line = f":{mark.line + 1}" if mark else ""
-        raise LabError(
-            f"{path}{line}: not YAML: {getattr(error, 'problem', None) or error}", hint="correct that line"
-        ) from error
-    if isinstance(data, Mapping) and like.is_report(data.get("schema")):
+    data = _data(file, "spec", f"name a YAML file, or one of: {' '.join(builtin_specs.BUILTIN)}")
+    if like.is_report(data):
         data = {"hosts": {_ONE_HOST: {"like": str(file), "vms": [_ITS_VMS]}}}
     else:
         _find_reports(data, file.parent)
     return fleet(file.stem, data, path)
+
+
+def _data(file: Path, what: str, hint: str) -> Any:
+    """The plain data of a spec's or a report's file. Raises LabError; `hint` is about a file that cannot be read."""
+    import yaml
+
+    try:
+        text = file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise LabError(f"no {what} {str(file)!r}: {getattr(error, 'strerror', None) or error}", hint=hint) from error
+    try:
+        # CSafeLoader is as safe as SafeLoader, but faster.
+        is_json = what == "report" or file.suffix == ".json"
+        return json.loads(text) if is_json else yaml.load(text, Loader=yaml.CSafeLoader)
+    except ValueError as error:
+        raise LabError(f"{file}: not JSON: {error}", hint="correct it, or write the report again") from error
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        line = f":{mark.line + 1}" if mark else ""
+        raise LabError(
+            f"{file}{line}: not YAML: {getattr(error, 'problem', None) or error}", hint="correct that line"
+        ) from error
 
 
 def _find_reports(data: Any, folder: Path) -> None:
@@ -177,7 +180,8 @@ def _host(fleet_name: str, name: str, data: Any, where: str) -> HostSpec:
         for vm in _vms(fleet_name, name, item, f"{where}.vms[{index}]")
     )
     if is_like:
-        spec = like.host(fleet_name, name, Path(str(host["like"])), vms)
+        file = Path(str(host["like"]))
+        spec = like.host(fleet_name, name, _data(file, "report", "name a report of host certify"), vms, str(file))
         _try_foreign(spec, where)
         return spec
     version = _driver(host.get("driver", "570"), f"{where}.driver")

@@ -192,6 +192,28 @@ def test_a_mistake_says_what_and_where_and_what_to_write(tmp_path: Path, text: s
     assert hint in (caught.value.hint or "")
 
 
+@pytest.mark.parametrize(
+    ("text", "message", "hint"),
+    [
+        (None, "no report", "host certify"),
+        ("{", "not JSON", "again"),
+        ("[]", "no report of host certify", "--report FILE"),
+        ('{"schema": "vgpumgr.list/1"}', "no report of host certify", "--report FILE"),
+        ('{"schema": "vgpumgr.certify/1"}', "the report is not whole: KeyError: 'capture'", "again"),
+        ('{"schema": "vgpumgr.certify/1", "capture": {"snapshot": {"gpus": []}}}', "no GPU of the report", "certify"),
+    ],
+)
+def test_a_report_that_cannot_be_imitated_says_why(tmp_path: Path, text: str | None, message: str, hint: str) -> None:
+    spec, report = tmp_path / "site.yaml", tmp_path / "kvm01.txt"
+    spec.write_text("hosts: {a: {like: kvm01.txt}}")
+    if text is not None:
+        report.write_text(text)
+    with pytest.raises(LabError) as caught:
+        load_spec(str(spec))
+    assert message in caught.value.message
+    assert hint in (caught.value.hint or "")
+
+
 def test_an_unknown_spec_lists_the_built_in_ones() -> None:
     with pytest.raises(LabError, match="no spec 'nope'") as caught:
         load_spec("nope")

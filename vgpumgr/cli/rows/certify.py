@@ -10,6 +10,9 @@ if TYPE_CHECKING:
     from vgpumgr.cli.rows.cells import Row
 
 
+_COLOURS = {"holds": "green", "differs": "red", "unanswered": "dim"}
+
+
 def _texts(value: list[str] | None, _row: Row) -> str | None:
     """The texts in one line. An empty text becomes the word `empty`."""
     return ", ".join(one or "empty" for one in value) if value else None
@@ -20,12 +23,7 @@ CERTIFY = View(
     names=("gpu", "belief"),
     gives_way=("gpu",),
     columns=(
-        Column(
-            key="verdict",
-            head="VERDICT",
-            in_table=True,
-            colours={"holds": "green", "differs": "red", "unanswered": "dim"},
-        ),
+        Column(key="verdict", head="VERDICT", in_table=True, colours=_COLOURS),
         Column(key="gpu", head="GPU", in_table=True),
         Column(key="belief", head="BELIEF", in_table=True),
         Column(key="expected", head="EXPECTED", in_table=True, read=_texts, none=ABSENT, is_prose=True),

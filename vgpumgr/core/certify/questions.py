@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from vgpumgr.core.certify.capture import Call, Capture, Function
     from vgpumgr.core.driver.catalogue import Catalogue
     from vgpumgr.core.model.snapshot import Gpu
+    from vgpumgr.names import PciAddress
 
 Question: TypeAlias = "Callable[[Case], Iterable[str | None]]"
 """What was seen; None: at a place that does not answer it."""
@@ -42,18 +43,22 @@ class Case:
     catalogue: Catalogue
 
     @property
-    def virtual(self) -> list[Function]:
-        return [one for one in self.capture.functions if one.gpu == self.gpu.pci and one.vf_index is not None]
-
-    @property
     def physical(self) -> Mapping[str, str]:
         """The files of the physical function."""
         return next((one.files for one in self.capture.functions if one.pci == self.gpu.pci), {})
 
     @property
+    def virtual(self) -> list[Function]:
+        return [one for one in self.capture.functions if one.gpu == self.gpu.pci and one.vf_index is not None]
+
+    @property
     def parents(self) -> list[Function]:
         """The functions on which vGPUs are made."""
         return [one for one in self.capture.functions if self.gpu.functions.find(one.pci)]
+
+    @property
+    def held(self) -> set[PciAddress]:
+        return {vgpu.parent for vgpu in self.gpu.vgpus}
 
     def calls(self, name: str) -> list[Call]:
         return [one for one in self.capture.calls if one.gpu == self.gpu.pci and one.call == name]
@@ -79,13 +84,9 @@ def _of_vfs(tell: Callable[[Function], str]) -> Question:
 
 
 def _of_idle(name: str) -> Question:
-    """That file of each VF without a type."""
-
-    def read_idle(case: Case) -> Iterator[str | None]:
-        held = {vgpu.parent for vgpu in case.gpu.vgpus}
-        return (_said(one.files.get(_NVIDIA + name)) for one in case.parents if one.pci not in held)
-
-    return read_idle
+    """That file of each function without a vGPU."""
+    path = _NVIDIA + name
+    return lambda case: (_said(one.files.get(path)) for one in case.parents if one.pci not in case.held)
 
 
 def _of_types(name: str, tell: Callable[[str], str | None]) -> Question:
@@ -101,10 +102,6 @@ def _of_calls(name: str) -> Question:
 def _lists(case: Case) -> list[list[str]]:
     texts = (one.files.get(f"{_NVIDIA}creatable_vgpu_types", "!") for one in case.virtual)
     return [text.splitlines() for text in texts if not text.startswith("!")]
-
-
-def _list_header(case: Case) -> Iterator[str]:
-    return (rows[0] if rows and not _ROW.fullmatch(rows[0]) else _NONE for rows in _lists(case))
 
 
 def _list_rows(case: Case) -> Iterator[str]:
@@ -123,20 +120,6 @@ def _type_files(case: Case) -> Iterator[str]:
     for one in case.parents:
         kinds = {path.split("/")[1] for path in one.files if path.startswith(_TYPES)}
         yield from (_names(one.files, f"{_TYPES}{kind}/") for kind in kinds)
-
-
-def _pf_files(case: Case) -> Iterator[str]:
-    there = [name for name in (_NVIDIA, _TYPES) if _names(case.physical, name)]
-    yield " ".join(there) or _NONE
-
-
-def _vf_group(one: Function) -> str:
-    return {None: _NONE, 1: "own"}.get(one.group, f"of {one.group}")
-
-
-def _vf_count(case: Case) -> Iterator[str]:
-    if "sriov_totalvfs" in case.physical:
-        yield str(len(case.virtual))
 
 
 def _gpu_uuid(case: Case) -> Iterator[str]:
@@ -177,7 +160,7 @@ def _running_uuid(case: Case) -> Iterator[str]:
 
 QUESTIONS: Final[Mapping[str, Question]] = {
     "driver-files": _of_vfs(lambda one: _names(one.files, _NVIDIA)),
-    "list-header": _list_header,
+    "list-header": lambda case: (_NONE if not rows or _ROW.fullmatch(rows[0]) else rows[0] for rows in _lists(case)),
     "list-rows": _list_rows,
     "list-complete": _list_complete,
     "idle-placement": _of_idle("placement_id"),
@@ -187,11 +170,11 @@ QUESTIONS: Final[Mapping[str, Question]] = {
     "type-files": _type_files,
     "description": _of_types("description", lambda text: " ".join(_KEY.findall(text))),
     "device-api": _of_types("device_api", _said),
-    "pf-files": _pf_files,
+    "pf-files": lambda case: [" ".join(name for name in (_NVIDIA, _TYPES) if _names(case.physical, name)) or _NONE],
     "vf-driver": _of_vfs(lambda one: one.driver or _NONE),
-    "vf-group": _of_vfs(_vf_group),
+    "vf-group": _of_vfs(lambda one: {None: _NONE, 1: "own"}.get(one.group, f"of {one.group}")),
     "vfio-dev": _of_vfs(lambda one: str(one.vfio_devs)),
-    "vf-count": _vf_count,
+    "vf-count": lambda case: [str(len(case.virtual))] if "sriov_totalvfs" in case.physical else [],
     "gpu-uuid": _gpu_uuid,
     "module-params": _module_params,
     "type-names": lambda case: ("read" if one.parsed.board else one.name for one in case.gpu.known_types.values()),

@@ -3,6 +3,7 @@
 import os
 import time
 from contextlib import suppress
+from glob import escape, glob
 from typing import Any, Callable, Dict, List, Optional
 
 from ..facts.facts import observe
@@ -16,8 +17,7 @@ from ..refusal import errno_name
 from .recorder import Recorder
 
 _HOST_FILES = ("/proc/driver/nvidia/version", "/proc/driver/nvidia/params")
-_INFORMATION = "/proc/driver/nvidia/gpus/{}/information"
-_SRIOV = ("sriov_totalvfs", "sriov_numvfs", "sriov_offset", "sriov_stride")
+_FILES = ("sriov_totalvfs", "sriov_numvfs", "sriov_offset", "sriov_stride", "nvidia/*", TYPES + "/*/*")
 
 
 def capture(root: Root, load_nvml: Callable[[], Any], pause: Callable[[float], None] = time.sleep) -> Capture:
@@ -28,11 +28,11 @@ def capture(root: Root, load_nvml: Callable[[], Any], pause: Callable[[float], N
         return Recorder(load_nvml(), calls)
 
     snapshot = observe(root, load, pause=pause)
-    host = {path: _text(root.path(path)) for path in _HOST_FILES}
+    cards = list(find_cards(root, Unknowns()))
+    paths = [*_HOST_FILES, *("/proc/driver/nvidia/gpus/{}/information".format(card.pci) for card in cards)]
     functions: List[FunctionFiles] = []
     texts: List[Dict[str, str]] = []
-    for card in find_cards(root, Unknowns()):
-        host[_INFORMATION.format(card.pci)] = _text(root.path(_INFORMATION.format(card.pci)))
+    for card in cards:
         for index, pci in [(None, card.pci), *card.vfs.items()]:
             files = _files(root.path("{}/{}".format(DEVICES, pci)))
             if files not in texts:
@@ -40,12 +40,13 @@ def capture(root: Root, load_nvml: Callable[[], Any], pause: Callable[[float], N
             functions.append(_function(root, card.pci, pci, index, texts.index(files)))
     for gpu in snapshot["gpus"]:
         _ask_instances(load, gpu)
+    host = {path: _text(root.path(path)) for path in paths}
     return {"snapshot": snapshot, "host": host, "functions": functions, "texts": texts, "calls": calls}
 
 
 def _function(root: Root, gpu: str, pci: str, index: Optional[int], files: int) -> FunctionFiles:
     top = root.path("{}/{}".format(DEVICES, pci))
-    driver, group = None, optional_names(top + "/iommu_group/devices")
+    driver, group = None, len(optional_names(top + "/iommu_group/devices") or ())
     with suppress(OSError):
         driver = link_name(top + "/driver")
     return {
@@ -53,24 +54,19 @@ def _function(root: Root, gpu: str, pci: str, index: Optional[int], files: int) 
         "pci": pci,
         "vf_index": index,
         "driver": driver,
-        "group": None if not os.path.lexists(top + "/iommu_group") else len(group or ()),
+        "group": group if os.path.lexists(top + "/iommu_group") else None,
         "vfio_devs": len(optional_names(top + "/vfio-dev") or ()),
         "files": files,
     }
 
 
 def _files(top: str) -> Dict[str, str]:
-    """The driver's files below a function, by path, with their texts. A directory's text is the list of its names."""
-    found = {name: _text("{}/{}".format(top, name)) for name in _SRIOV if os.path.exists("{}/{}".format(top, name))}
-    for name in sorted(optional_names(top + "/nvidia") or ()):
-        found["nvidia/" + name] = _text("{}/nvidia/{}".format(top, name))
-    for kind in sorted(optional_names("{}/{}".format(top, TYPES)) or ()):
-        folder = "{}/{}/{}".format(top, TYPES, kind)
-        for name in sorted(optional_names(folder) or ()):
-            path = "{}/{}".format(folder, name)
-            found["{}/{}/{}".format(TYPES, kind, name)] = (
-                " ".join(sorted(names_in(path))) if os.path.isdir(path) else _text(path)
-            )
+    """The driver's own files below a function; of a directory, which it has for each mdev type, its names."""
+    found = {}
+    for pattern in _FILES:
+        for path in sorted(glob("{}/{}".format(escape(top), pattern))):
+            text = " ".join(sorted(names_in(path))) if os.path.isdir(path) else _text(path)
+            found[path[len(top) + 1 :]] = text
     return found
 
 

@@ -24,20 +24,17 @@ class Recorder:
         def call(*arguments: Any) -> Any:
             if name == _HANDLE_OF:
                 self._gpu = str(arguments[0])
+            of = json.dumps([one for one in arguments if isinstance(one, (int, str))])
+            row: NvmlCall = {"gpu": self._gpu, "call": name, "code": 0, "of": of, "answer": "null"}
             try:
                 answer = found(*arguments)
             except self._binding.NVMLError as error:
-                self._note(name, arguments, None, int(getattr(error, "value", 0)))
+                self._calls.append({**row, "code": int(getattr(error, "value", 0))})
                 raise
-            self._note(name, arguments, answer, 0)
+            self._calls.append({**row, "answer": json.dumps(_plain(answer))})
             return answer
 
         return call
-
-    def _note(self, name: str, arguments: Any, answer: Any, code: int) -> None:
-        of = [one for one in arguments if isinstance(one, (int, str))]
-        texts = {"of": json.dumps(of), "answer": json.dumps(_plain(answer))}
-        self._calls.append({"gpu": self._gpu, "call": name, "code": code, "of": texts["of"], "answer": texts["answer"]})
 
 
 def _plain(value: Any) -> Any:
@@ -46,9 +43,7 @@ def _plain(value: Any) -> Any:
         return value
     if isinstance(value, bytes):
         return value.decode("utf-8", "replace")
-    fields = getattr(type(value), "_fields_", None)
-    if fields:
-        return {field[0]: _plain(getattr(value, field[0])) for field in fields}
     if isinstance(value, (list, tuple)) or hasattr(type(value), "_length_"):
         return [_plain(each) for each in value]
-    return type(value).__name__
+    fields = getattr(type(value), "_fields_", ())
+    return {field[0]: _plain(getattr(value, field[0])) for field in fields} or type(value).__name__

@@ -10,10 +10,15 @@ if TYPE_CHECKING:
 
 def vf_pci(gpu: Gpu, vf: int) -> str:
     """A VF's address: its routing id is the PF's plus offset plus index (0000:41:00.4 … .7, 0000:41:01.0 …)."""
-    domain, bus, rest = gpu.pci.split(":")
-    device, function = rest.split(".")
-    routing = (int(bus, 16) << 8 | int(device, 16) << 3 | int(function)) + gpu.board.vf_offset + vf
-    return f"{domain}:{routing >> 8:02x}:{routing >> 3 & 0x1F:02x}.{routing & 7}"
+    number = routing(gpu.pci) + gpu.board.vf_offset + vf
+    return f"{gpu.pci[:4]}:{number >> 8:02x}:{number >> 3 & 0x1F:02x}.{number & 7}"
+
+
+def routing(pci: str) -> int:
+    """A function's routing id: its bus, device and number."""
+    _, bus, rest = pci.split(":")
+    device, number = rest.split(".")
+    return int(bus, 16) << 8 | int(device, 16) << 3 | int(number)
 
 
 def key_of(gpu: Gpu, vgpu: Vgpu) -> str:

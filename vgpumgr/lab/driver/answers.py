@@ -27,9 +27,10 @@ OTHERWISE: Final = (
 _FAULT = re.compile(rf"answers:({'|'.join(OTHERWISE)}):([ -~]*)")
 
 
-def fault(belief: str, value: str) -> str:
-    """The fault that lets the driver answer so."""
-    return f"answers:{belief}:{value}"
+def fault(belief: str, value: str) -> str | None:
+    """The fault that lets the driver answer so; None if it cannot."""
+    name = f"answers:{belief}:{value}"
+    return name if is_answer(name) else None
 
 
 def is_answer(name: str) -> bool:

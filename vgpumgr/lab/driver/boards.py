@@ -74,7 +74,7 @@ def _boards() -> dict[str, BoardSpec]:
                 )
             )
     return {
-        code: _board(code, *facts[code], tuple(sorted(kinds, key=lambda kind: kind.id)))
+        code: made_of(code, *facts[code], tuple(sorted(kinds, key=lambda kind: kind.id)))
         for code, kinds in rows.items()
         if any(kind.profile is None for kind in kinds)
     }
@@ -91,7 +91,8 @@ def _device_id(row: dict[str, str]) -> int:
         ) from error
 
 
-def _board(code: str, catalogue_name: str, device: int, kinds: tuple[TypeSpec, ...]) -> BoardSpec:
+def made_of(code: str, catalogue_name: str, device: int, kinds: tuple[TypeSpec, ...]) -> BoardSpec:
+    """The board of these types."""
     largest = max(kind.framebuffer_mib for kind in kinds)
     mig = mig_of(code, largest)
     name, framebuffer = _NVML.get(code, (catalogue_name.partition(" (")[0], largest))
