@@ -83,9 +83,9 @@ def certify(context: Context, host: str, consent: Consent[Trial], *, gpu_id: str
 
 def _chosen(captured: Capture, gpu_id: str | None) -> tuple[Gpu, ...]:
     host, there = captured.snapshot.host, captured.snapshot.gpus
+    lacks = say("`{}` says what the host lacks", Command("vgpumgr", "doctor", host))
     if not there:
-        hint = say("`{}` says what the host lacks", Command("vgpumgr", "doctor", host))
-        raise errors.NotReady(say("{} has no NVIDIA GPU that the kernel shows", host), hint=hint)
+        raise errors.NotReady(say("{} has no NVIDIA GPU that the kernel shows", host), hint=lacks)
     gpus = tuple(gpu for gpu in there if gpu_id in (None, gpu.pci, gpu.uuid))
     if not gpus:
         hint = say("it has {}", ", ".join(one.pci for one in there))
@@ -94,16 +94,15 @@ def _chosen(captured: Capture, gpu_id: str | None) -> tuple[Gpu, ...]:
         raise errors.NotReady(
             say("no GPU of {} offers vGPUs, so its driver cannot be asked", host),
             details=[f"{gpu.pci}: {gpu.problem or 'unknown'}" for gpu in gpus],
-            hint=say("`{}` says what to do", Command("vgpumgr", "doctor", host)),
+            hint=lacks,
         )
     return gpus
 
 
 def _trial(captured: Capture, gpus: tuple[Gpu, ...]) -> Trial:
     facts = captured.snapshot
-    why = {gpu.pci: probes.why_not_empty(facts, gpu) for gpu in gpus}
-    left = tuple((pci, text) for pci, text in why.items() if text is not None)
-    empty = tuple(gpu for gpu in gpus if why[gpu.pci] is None)
+    left = tuple((gpu.pci, why) for gpu in gpus if (why := probes.why_not_empty(facts, gpu)) is not None)
+    empty = tuple(gpu for gpu in gpus if gpu.pci not in dict(left))
     if not empty:
         raise errors.RefusedPlan(
             say("no GPU of {} is empty, so nothing is tried there", facts.host),
@@ -149,10 +148,8 @@ class _OneGpu:
     """The tries on one GPU. The caller holds the host's lock."""
 
     def __init__(self, session: Session, pci: PciAddress, table: Mapping[str, Belief]) -> None:
-        self._link = session.link
-        self._wait_s = session.context.timing.lock_wait_s
-        self._pci = pci
-        self._table = table
+        self._link, self._wait_s = session.link, session.context.timing.lock_wait_s
+        self._pci, self._table = pci, table
         self._answers: list[Answer] = []
 
     def carry_out(self) -> list[Answer]:
@@ -171,8 +168,8 @@ class _OneGpu:
             return []
         first = tries.first
         self._try_all(tries.before)
-        if tries.empty is not None:
-            self._rewrite("no-type", first, tries.empty.pci, 0)
+        if (empty := tries.empty) is not None:
+            self._ask("no-type", first, lambda vgpu: self._link.try_vf(vgpu, empty, 0))
         if self._ask("create", first, self._create, word="made"):
             try:
                 self._beside(before, tries)
@@ -192,7 +189,7 @@ class _OneGpu:
             self._note(belief, first, seen, expected=expected)
         self._try_all(tries.beside)
         if first.uuid is None:
-            self._rewrite("same-type", first, first.parent, first.type_id)
+            self._ask("same-type", first, lambda vgpu: self._link.try_vf(vgpu, vgpu.parent, vgpu.type_id))
         step = probes.same_scheduler(after.snapshot, gpu)
         if step is not None:
             self._ask("idle-scheduler", first, lambda _: self._link.execute(step))
@@ -202,9 +199,6 @@ class _OneGpu:
         for belief, vgpu in tries.items():
             if self._ask(belief, vgpu, self._create):
                 self._remove(vgpu)
-
-    def _rewrite(self, belief: str, vgpu: VgpuSpec, parent: PciAddress, type_id: int) -> None:
-        self._ask(belief, vgpu, lambda _: self._link.try_vf(vgpu, parent, type_id))
 
     def _ask(self, belief: str, vgpu: VgpuSpec, call: Callable[[VgpuSpec], object], *, word: str = _ACCEPTED) -> bool:
         """Note what the driver answered: `word`, or its refusal with its own words. Returns whether it accepted.

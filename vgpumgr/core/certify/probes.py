@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from vgpumgr.core.model.functions import Parent
     from vgpumgr.core.model.snapshot import Gpu, HostSnapshot, VgpuType
     from vgpumgr.core.model.vgpu import VgpuSpec
+    from vgpumgr.names import PciAddress
 
 VM: Final = VmUuid("c3a1f1ed-0000-5000-8000-000000000000")
 VM_NAME: Final = VmName("vgpumgr-certify")
@@ -54,14 +55,13 @@ def why_not_empty(facts: HostSnapshot, gpu: Gpu) -> str | None:
     return next((why for so, why in reasons if so), None)
 
 
-def leftovers(facts: HostSnapshot, gpu: Gpu) -> list[DestroyVgpu]:
+def leftovers(facts: HostSnapshot, gpu: Gpu) -> Iterator[DestroyVgpu]:
     """The steps that remove what is certify's own on a GPU."""
     there = {(one.parent, one.uuid) for one in gpu.vgpus}
-    ours = [one.vgpu for one in facts.ledger or () if one.vgpu.vm == VM and one.vgpu.gpu_uuid == gpu.uuid]
-    return [
-        DestroyVgpu(host=facts.host, vgpu=one, expect=PRESENT if (one.parent, one.uuid) in there else ABSENT)
-        for one in ours
-    ]
+    for vgpu in (one.vgpu for one in facts.ledger or ()):
+        if vgpu.vm == VM and vgpu.gpu_uuid == gpu.uuid:
+            found = (vgpu.parent, vgpu.uuid) in there
+            yield DestroyVgpu(host=facts.host, vgpu=vgpu, expect=PRESENT if found else ABSENT)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,7 +75,7 @@ class Tries:
     first: VgpuSpec
     before: dict[str, VgpuSpec]
     beside: dict[str, VgpuSpec]
-    empty: Parent | None
+    empty: PciAddress | None
 
     @classmethod
     def on(cls, gpu: Gpu) -> Tries | None:
@@ -96,7 +96,7 @@ class Tries:
             first=_spec(gpu, at, first, 0),
             before=before,
             beside={"other-size": _spec(gpu, then, others[0], 2)} if others else {},
-            empty=then if has_vfs and then is not at else None,
+            empty=then.pci if has_vfs and then is not at else None,
         )
 
 

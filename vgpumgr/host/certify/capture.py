@@ -28,7 +28,7 @@ def capture(root: Root, load_nvml: Callable[[], Any], pause: Callable[[float], N
         return Recorder(load_nvml(), calls)
 
     snapshot = observe(root, load, pause=pause)
-    cards = list(find_cards(root, Unknowns()))
+    cards = find_cards(root, Unknowns())
     paths = [*_HOST_FILES, *("/proc/driver/nvidia/gpus/{}/information".format(card.pci) for card in cards)]
     functions: List[FunctionFiles] = []
     texts: List[Dict[str, str]] = []
@@ -62,16 +62,15 @@ def _function(root: Root, gpu: str, pci: str, index: Optional[int], files: int) 
 
 def _files(top: str) -> Dict[str, str]:
     """The driver's own files below a function; of a directory, which it has for each mdev type, its names."""
-    found = {}
-    for pattern in _FILES:
-        for path in sorted(glob("{}/{}".format(escape(top), pattern))):
-            text = " ".join(sorted(names_in(path))) if os.path.isdir(path) else _text(path)
-            found[path[len(top) + 1 :]] = text
-    return found
+    paths = sorted(path for pattern in _FILES for path in glob("{}/{}".format(escape(top), pattern)))
+    return {path[len(top) + 1 :]: _text(path) for path in paths}
 
 
 def _text(path: str) -> str:
+    """A file's text, or a directory's names, or `!` and the name of the errno."""
     try:
+        if os.path.isdir(path):
+            return " ".join(sorted(names_in(path)))
         return read_all(path).decode("utf-8", "replace")
     except OSError as error:
         return "!" + errno_name(error.errno or 0)
