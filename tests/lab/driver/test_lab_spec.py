@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.unit import captures, reports
 from vgpumgr.core.driver.profiles import parse_type_name
 from vgpumgr.errors import LabError
 from vgpumgr.lab.builtin_specs import BUILTIN
@@ -212,6 +214,19 @@ def test_a_report_that_cannot_be_imitated_says_why(tmp_path: Path, text: str | N
         load_spec(str(spec))
     assert message in caught.value.message
     assert hint in (caught.value.hint or "")
+
+
+def test_a_board_that_the_lab_lacks_is_made_of_what_the_report_says_of_it(tmp_path: Path) -> None:
+    [capture] = [one for one in captures.captures() if "l40s" in str(one)]
+    report = json.dumps(reports.of_capture(capture, tmp_path / "host")).replace("L40S-", "H99-")
+    file = tmp_path / "report.json"
+    file.write_text(report)
+    [gpu] = load_spec(str(file)).hosts[0].gpus
+    [fact] = json.loads(report)["capture"]["snapshot"]["gpus"]
+    assert (gpu.board.code, gpu.board.name, gpu.board.mig) == ("H99", fact["name"], None)
+    assert [kind.name for kind in gpu.board.types] == [one["name"] for one in fact["types"]]
+    assert {kind.series for kind in gpu.board.types} == {"A", "B", "Q"}
+    assert [gpu.board.vfs, gpu.board.vf_offset] == [32, 4]
 
 
 def test_an_unknown_spec_lists_the_built_in_ones() -> None:

@@ -15,6 +15,7 @@ from vgpumgr.core.certify import beliefs, questions
 from vgpumgr.core.certify.beliefs import EMPTY_GPU, PERSON, READ, Answer
 from vgpumgr.core.certify.capture import Call
 from vgpumgr.core.driver import profiles
+from vgpumgr.core.model.functions import Vgpu
 from vgpumgr.names import PciAddress
 
 if TYPE_CHECKING:
@@ -165,6 +166,14 @@ def test_what_one_function_or_call_answers_otherwise_is_seen_and_nothing_else(
     before, after = verdicts(read[framework]), verdicts(change(read[framework]))
     assert after[belief].verdict == "differs", after[belief]
     assert {name for name in after if after[name].seen != before[name].seen} <= {belief, "list-header", "list-rows"}
+
+
+def test_a_function_that_holds_a_vgpu_is_not_asked_what_an_idle_one_shows(read: Mapping[str, Capture]) -> None:
+    capture = with_file("nvidia/placement_id", "0\n")(read[VENDOR])
+    first, second, *others = capture.snapshot.gpus[0].parents
+    vgpu = Vgpu(parent=second.pci, vf_index=1, uuid=None, type_id=560, type_name=None, placement_id=0, vfio=())
+    held = with_gpu(parents=(first, replace(second, vgpus=(vgpu,)), *others))(capture)
+    assert [verdicts(one)["idle-placement"].verdict for one in (capture, held)] == ["differs", "holds"]
 
 
 def test_running_vgpus_without_a_uuid_are_as_believed(read: Mapping[str, Capture]) -> None:
