@@ -124,7 +124,7 @@ def same_scheduler(facts: HostSnapshot, gpu: Gpu) -> SetScheduler | None:
 def beside(before: Gpu, after: Capture, first: VgpuSpec) -> Iterator[tuple[str, str, str | None]]:
     """What the GPU shows while it has that first vGPU: a belief, its answer, and what is expected of that GPU alone."""
     [gpu] = [one for one in after.snapshot.gpus if one.pci == first.gpu]
-    [files] = [one.files for one in after.functions if one.pci == first.parent]
+    files = next((one.files for one in after.functions if one.pci == first.parent), {})
     if first.uuid is not None or "nvidia/placement_id" in files:
         place = next((one.placement_id for one in gpu.vgpus if one.parent == first.parent), None)
         expected = "0" if geometry.generation(gpu.board or "") in _NUMBERED else "none"
