@@ -10,8 +10,8 @@ if TYPE_CHECKING:
 
 def vf_pci(gpu: Gpu, vf: int) -> str:
     """A VF's address: its routing id is the PF's plus offset plus index (0000:41:00.4 … .7, 0000:41:01.0 …)."""
-    number = routing(gpu.pci) + gpu.board.vf_offset + vf
-    return f"{gpu.pci[:4]}:{number >> 8:02x}:{number >> 3 & 0x1F:02x}.{number & 7}"
+    domain, number = gpu.pci.partition(":")[0], routing(gpu.pci) + gpu.board.vf_offset + vf
+    return f"{domain}:{number >> 8:02x}:{number >> 3 & 0x1F:02x}.{number & 7}"
 
 
 def routing(pci: str) -> int:
