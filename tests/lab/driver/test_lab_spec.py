@@ -11,7 +11,7 @@ from tests.unit import captures, reports
 from vgpumgr.core.driver.profiles import parse_type_name
 from vgpumgr.errors import LabError
 from vgpumgr.lab.builtin_specs import BUILTIN
-from vgpumgr.lab.driver import boards
+from vgpumgr.lab.driver import addresses, boards
 from vgpumgr.lab.driver.boards import FIRST_INVENTED_ID, board, board_codes
 from vgpumgr.lab.driver.driver import Driver
 from vgpumgr.lab.spec import host_state
@@ -214,6 +214,12 @@ def test_a_report_that_cannot_be_imitated_says_why(tmp_path: Path, text: str | N
         load_spec(str(spec))
     assert message in caught.value.message
     assert hint in (caught.value.hint or "")
+
+
+def test_a_function_has_its_cards_pci_domain_and_goes_on_to_the_next_device() -> None:
+    gpu = host_state(load_spec("mdev-vf").hosts[0], boot_id="").gpus[0]
+    gpu.pci = "10000:e1:00.0"
+    assert [addresses.vf_pci(gpu, vf) for vf in (0, 3, 4)] == ["10000:e1:00.4", "10000:e1:00.7", "10000:e1:01.0"]
 
 
 def test_a_board_that_the_lab_lacks_is_made_of_what_the_report_says_of_it(tmp_path: Path) -> None:
