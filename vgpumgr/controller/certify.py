@@ -203,8 +203,8 @@ class _OneGpu:
     def _ask(self, belief: str, vgpu: VgpuSpec, call: Callable[[VgpuSpec], object], *, word: str = _ACCEPTED) -> bool:
         """Note what the driver answered: `word`, or its refusal with its own words. Returns whether it accepted.
 
-        Another `word`: it should accept, and its time is noted. Raises what is no answer, of such a step also what our
-        own guards refuse; of a try, that is noted as unanswered.
+        Another `word`: the driver should accept, and the time is noted. Raises every other error; with another `word`
+        also the refusal of our own guards, which else is noted as no answer.
         """
         seen: str | None = word
         evidence, began = "", time.monotonic()

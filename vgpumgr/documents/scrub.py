@@ -37,7 +37,7 @@ def scrub(capture: Mapping[str, object]) -> dict[str, Any]:
         return text
 
     def number(match: re.Match[str]) -> str:
-        """The substitute of a UUID, or of a machine's id; of zeroes it is themselves."""
+        """The substitute for a UUID or a machine id. One that has only zeroes stays."""
         plain = match[0].replace("-", "").lower()
         if not plain.strip("0"):
             return match[0]

@@ -106,7 +106,7 @@ def _spec(gpu: Gpu, parent: Parent, kind: VgpuType, number: int) -> VgpuSpec:
 
 
 def same_scheduler(facts: HostSnapshot, gpu: Gpu) -> SetScheduler | None:
-    """The step that sets best effort on a GPU that has it: it has no numbers that could be lost. None elsewhere."""
+    """The step that sets best effort again. None if the policy is another one or unknown: its numbers would be lost."""
     state, same = gpu.scheduler, Setting(policy=BEST_EFFORT)
     if state is None or gpu.uuid is None or state.policies.get("graphics") != BEST_EFFORT:
         return None

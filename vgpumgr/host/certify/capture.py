@@ -61,7 +61,7 @@ def _function(root: Root, gpu: str, pci: str, index: Optional[int], files: int) 
 
 
 def _files(top: str) -> Dict[str, str]:
-    """The driver's own files below a function; of a directory, which it has for each mdev type, its names."""
+    """The driver's files below a function, by path, with their texts. A directory's text is the list of its names."""
     paths = sorted(path for pattern in _FILES for path in glob("{}/{}".format(escape(top), pattern)))
     return {path[len(top) + 1 :]: _text(path) for path in paths}
 
