@@ -125,18 +125,24 @@ def _nominal_mib(name: str) -> int:
     return parsed.nominal_mib if parsed else 0
 
 
+def _most(board: BoardSpec | None, size: int) -> int:
+    """The maximum of the board's types of that size in MiB; 0 if it has none."""
+    return max(
+        (kind.max_instances for kind in (board.types if board else ()) if kind.framebuffer_mib == size), default=0
+    )
+
+
 def _type(fact: Mapping[str, Any], board: BoardSpec | None, region_mib: int) -> TypeSpec | None:
     """A type; what the report lacks is as the lab knows it, else as the name says. None if nobody tells its size.
 
     Types of one size have the same maximum, whatever their series.
     """
     parsed, name = read_type_name(fact["name"]), last_word(fact["name"])
-    known = next((kind for kind in board.all_types if last_word(kind.name) == name), None) if board else None
+    known = {last_word(kind.name): kind for kind in (board.all_types if board else ())}.get(name)
     size = fact["framebuffer_mib"] or (known.framebuffer_mib if known else _nominal_mib(name))
     if not size:
         return None
-    maxima = [kind.max_instances for kind in board.types if kind.framebuffer_mib == size] if board else []
-    most = maxima[-1] if maxima else max(1, min(geometry.MAX_TIME_SLICED, region_mib // size))
+    most = _most(board, size) or max(1, min(geometry.MAX_TIME_SLICED, region_mib // size))
     series = (parsed and parsed.series) or "Q"
     own = known or TypeSpec(id=0, name=name, series=series, framebuffer_mib=size, max_instances=most)
     return replace(

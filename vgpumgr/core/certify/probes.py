@@ -42,17 +42,23 @@ def why_not_empty(facts: HostSnapshot, gpu: Gpu) -> str | None:
     kept = [*(one.vgpu for one in facts.ledger or ()), *(one.vgpu for one in facts.reservations)]
     kept = [one for one in kept if one.gpu_uuid == gpu.uuid]
     left = {(one.parent, one.uuid) for one in kept if one.vm == VM}
-    reasons = (
+    used = (
+        (any(one.vm != VM for one in kept), "the ledger has vGPUs or reservations there"),
+        (any((one.parent, one.uuid) not in left for one in gpu.vgpus), "it has vGPUs"),
+        (any(one.gpu == gpu.pci for one in facts.active or ()), "a VM runs there"),
+    )
+    return next((why for so, why in (*_unsure(facts, gpu), *used) if so), None)
+
+
+def _unsure(facts: HostSnapshot, gpu: Gpu) -> tuple[tuple[bool, str], ...]:
+    """Why it cannot be known whether a GPU is empty, or it takes no vGPUs as it is."""
+    return (
         (None in (gpu.framework, gpu.uuid) or gpu.fault is not None, gpu.problem or gpu.fault or "it has no UUID"),
         (facts.ledger is None or bool(facts.blocked_writes), "the host's ledger says that nothing is to be written"),
         (facts.why_silent(gpu.pci) is not None, "NVML does not say what runs there"),
         (gpu.mode != "equal-size", say("its mode is {}", gpu.mode or "unknown")),
         (any(one.creatable is None for one in gpu.parents), "its functions cannot all be read"),
-        (any(one.vm != VM for one in kept), "the ledger has vGPUs or reservations there"),
-        (any((one.parent, one.uuid) not in left for one in gpu.vgpus), "it has vGPUs"),
-        (any(one.gpu == gpu.pci for one in facts.active or ()), "a VM runs there"),
     )
-    return next((why for so, why in reasons if so), None)
 
 
 def leftovers(facts: HostSnapshot, gpu: Gpu) -> Iterator[DestroyVgpu]:
@@ -124,6 +130,17 @@ def same_scheduler(facts: HostSnapshot, gpu: Gpu) -> SetScheduler | None:
 def beside(before: Gpu, after: Capture, first: VgpuSpec) -> Iterator[tuple[str, str, str | None]]:
     """What the GPU shows while it has that first vGPU: a belief, its answer, and what is expected of that GPU alone."""
     [gpu] = [one for one in after.snapshot.gpus if one.pci == first.gpu]
+    yield from _shown(after, gpu, first)
+    listed = any(one.gpu == gpu.pci for one in after.snapshot.active or ())
+    yield "idle-active", "listed" if listed else "not listed", None
+    sizes = {gpu.size_of(kind) for one in gpu.parents for kind in one.creatable or {}}
+    if sizes:
+        others = sorted(str(one) for one in sizes - {before.size_of(first.type_id)})
+        yield "siblings", f"also {' '.join(others)} MiB" if others else "its size", None
+
+
+def _shown(after: Capture, gpu: Gpu, first: VgpuSpec) -> Iterator[tuple[str, str, str | None]]:
+    """What the files of the vGPU say."""
     files = next((one.files for one in after.functions if one.pci == first.parent), {})
     if first.uuid is not None or "nvidia/placement_id" in files:
         place = next((one.placement_id for one in gpu.vgpus if one.parent == first.parent), None)
@@ -131,9 +148,3 @@ def beside(before: Gpu, after: Capture, first: VgpuSpec) -> Iterator[tuple[str, 
         yield "first-place", "none" if place is None else str(place), expected
     if "nvidia/vgpu_params" in files:
         yield "new-params", files["nvidia/vgpu_params"].removeprefix("!").strip(), None
-    listed = any(one.gpu == gpu.pci for one in after.snapshot.active or ())
-    yield "idle-active", "listed" if listed else "not listed", None
-    sizes = {gpu.size_of(kind) for one in gpu.parents for kind in one.creatable or {}}
-    if sizes:
-        others = sorted(str(one) for one in sizes - {before.size_of(first.type_id)})
-        yield "siblings", f"also {' '.join(others)} MiB" if others else "its size", None
