@@ -58,7 +58,7 @@ def scrub(capture: Mapping[str, object]) -> dict[str, Any]:
 
 
 def _each_text(value: Any, tell: Callable[[str, str], str], key: str = "") -> Any:
-    """A copy with what is told of each text, which belongs to that key."""
+    """A copy of the value, in which `tell(key, text)` stands for each text. `key`: under which the value stands."""
     if isinstance(value, dict):
         return {name: _each_text(below, tell, name) for name, below in value.items()}
     if isinstance(value, list):

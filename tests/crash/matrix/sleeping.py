@@ -1,4 +1,4 @@
-"""Operations of which each commit has a few in turn: of lazy vGPUs, also libvirt's hook at a VM's start and end, and defrag."""
+"""Operations on lazy vGPUs (by libvirt's hook, too, at a VM's start and end), and defrag. Each commit plays some, in turn."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def _prepare(*vms: str) -> Callable[[Fleet], None]:
 
 
 def _prepare_replace(fleet: Fleet) -> None:
-    """One that was made before the host became lazy."""
+    """The VM's vGPU was made before the host became lazy."""
     attach(fleet, VM)
     _on(fleet)
 

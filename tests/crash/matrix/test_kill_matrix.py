@@ -166,7 +166,7 @@ def kill(operation: Operation, framework: str, way: str, at: int) -> tuple[str, 
 
 def frameworks(operation: Operation) -> tuple[str, ...]:
     """Those that have what it is about."""
-    if operation is ELSEWHERE:  # not of a definition that names a function
+    if operation is ELSEWHERE:  # on vendor-vfio the definition names the function, so that the VM starts nowhere else
         return (MDEV_PF, MDEV_VF)
     return tuple(one for one in FRAMEWORKS if one != MDEV_PF or not (operation.mig or operation in ON_VFS))
 

@@ -193,8 +193,9 @@ def detach(
     out: str | None,
     plan_file: str | None,
 ) -> int:
-    """Remove each VM's vGPU from its definition and free it on the host. Refused while anything uses the vGPU.
+    """Remove each VM's vGPU from its definition and free it on the host.
 
+    The command asks before it removes anything. It refuses while anything uses the vGPU.
     PCIe root ports that libvirt added for it stay in the definition, empty.
 
     \b

@@ -137,7 +137,7 @@ def _consent(settings: Settings) -> Consent[FleetPlan]:
 
     def ask(fleet: FleetPlan) -> None:
         what = drain_text.question(fleet)
-        asking.confirm(settings, f"move {what}?", why=f"drain moves {what}", hint=asking.SEE_FIRST)
+        asking.confirm(settings, f"Move {what}?", why=f"drain moves {what}", hint=asking.SEE_FIRST)
 
     return Consent(check=settings.check, show=show, ask=ask, given=settings.yes)
 

@@ -203,9 +203,9 @@ def _names_vgpu(step: plan_steps.Step) -> bool:
 
 
 def _was_there(step: plan_steps.Step) -> bool:
-    """Whether the step only changed the ledger, and an earlier run did the rest, whose work must not be undone.
+    """Whether the step only changed the ledger, because an earlier run did the rest. That run's work is not undone.
 
-    The entry of a lazy vGPU is all that there is of it: that goes.
+    Nobody did anything else for a lazy vGPU: its entry is all there is, and the undo removes it.
     """
     kinds = plan_steps.VgpuStep | plan_steps.InstanceStep
     only_ledger = isinstance(step, kinds) and step.expect in (plan_steps.SAME, plan_steps.ABSENT)

@@ -306,7 +306,7 @@ def _begun(view: HostView) -> Iterator[MoveSlot]:
 def _movable(view: HostView, declared: HostDeclaration) -> Iterator[tuple[int, _Wanted]]:
     """The vGPUs of ours that may move, by their ids: idle, of a VM that is shut off, with all that belongs to it.
 
-    A lazy one is none of them: while its VM is off it takes no room.
+    Lazy ones are left out: while its VM is off, a lazy vGPU takes no room.
     """
     for row in listing.rows(view):
         domain = view.domain(row.vm_uuid) if row.vm_uuid is not None else None

@@ -79,7 +79,7 @@ def plan_move_slot(view: HostView, declared: HostDeclaration, task: MoveSlot) ->
 
 
 def _as_it_is(view: HostView, domain: Domain, slot: Slot) -> HostView:
-    """The view, on which the slot's next vGPU is lazy if its present one is, whatever new ones are to be."""
+    """The view of a host whose new vGPUs are as lazy as the slot's present one: a move does not change that."""
     entries = view.entries(domain.uuid, slot)
     return replace(view, lazy=entries[-1].lazy) if entries else view
 

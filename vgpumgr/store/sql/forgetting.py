@@ -64,7 +64,7 @@ def _samples(kind: Kind) -> tuple[_Place, ...]:
         _Place("series of measures", "series", _VM if kind == "vm" else _HOST),
     )
     if kind == "vm":
-        return (  # first what is found by the others
+        return (  # `_OFF` reads the last readings, so it comes before they change
             _Place("vGPUs that were off", "off", _OFF, sample_tables.OFF_SINCE),
             *measured,
             _Place("last readings of a host", "host", _READ, kept="round = without_vm(round, :name)"),

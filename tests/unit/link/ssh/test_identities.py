@@ -82,7 +82,7 @@ def allow(sshd: Sshd, *files: Path) -> None:
 
 
 def attempts(sshd: Sshd) -> int:
-    """How many keys sshd was offered, by its log: of each session all of it is there once its processes have ended."""
+    """How many keys sshd was offered, by its log, which is complete once the processes of all sessions have ended."""
     wait_for(lambda: not sshd.sessions(), 60)
     return sshd.log.count("Accepted publickey") + sshd.log.count("Failed publickey")
 
@@ -258,7 +258,7 @@ class FakeAgent:
         return f"sk-ssh-ed25519@openssh.com {base64.b64encode(self.blob).decode()} fido\n"
 
     def close(self) -> None:
-        """Nobody waits in accept() any longer: it would go on by the descriptor's number, which the next agent is given."""
+        """End the thread first. In accept() it would go on by the descriptor's number, which the next agent is given."""
         self.ended.set()
         self._listener.shutdown(socket.SHUT_RDWR)
         self._thread.join()
