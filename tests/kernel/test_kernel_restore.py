@@ -10,7 +10,7 @@ import pytest
 
 from tests.acceptance.command import vgpumgr, vgpus
 from tests.controllers import wait_until
-from tests.kernel import cases, seen
+from tests.kernel import cases, seen, version_before
 from tests.kernel.guests import LIKE
 from tests.kernel.marks import each_commit, on
 from tests.kernel.release import DEBIAN12, DEBIAN13
@@ -20,6 +20,7 @@ from vgpumgr.host.restoring.unit import UNIT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from tests.kernel.vm import Vm
 
@@ -183,6 +184,41 @@ def test_virtual_functions_that_come_late_are_waited_for_and_those_that_never_co
     finally:
         vm.must(f"mv {real} {_SRIOV_MANAGE}")
     assert seen.hardware(vm) == before
+
+
+def state(vm: Vm) -> str:
+    (host,) = vgpumgr(vm, "host", "status", HOST, "-o", "json").document["hosts"]
+    return str(host["state"])
+
+
+def test_an_upgrade_leaves_vgpus_and_guests_alone_and_the_next_boot_restores_by_it(
+    restoring: Vm, tmp_path: Path
+) -> None:
+    vm = restoring
+    before = seen.hardware(vm)
+    version_before.make(tmp_path)
+    version_before.run(tmp_path, vm, "host", "install", HOST)
+    assert state(vm) == "outdated"
+    vm.must(f"cp {UNIT} /run/before.service")
+    remove_all(vm)
+    assert all(row["missing"] is None for row in restore(vm))  # by the version before
+    vm.start_guest(cases.PF.guest)
+    everything = seen.kept(vm)
+    vgpumgr(vm, "host", "install", HOST)
+    vm.must(f"cp {UNIT} /run/after.service; cp /run/before.service {UNIT}")  # as if it had been cut off before its end
+    assert state(vm) == "outdated"
+    vm.must("systemctl daemon-reload")
+    assert all(row["missing"] is None for row in restore(vm))  # the new program by the unit of before
+    vgpumgr(vm, "host", "install", HOST)
+    assert state(vm) == "installed"
+    assert vm.must(f"cmp {UNIT} /run/after.service && ! cmp -s {UNIT} /run/before.service") == ""
+    assert seen.kept(vm) == everything
+    assert vm.must("virsh -q domstate", cases.PF.guest).strip() == "paused"
+    vm.power_cycle()
+    wait_until(lambda: moment_us(vm, NAME, "ActiveEnterTimestampMonotonic") > 0, "the host has restored its vGPUs")
+    assert seen.hardware(vm) == before
+    assert state(vm) == "installed"
+    assert "in sync" in vgpumgr(vm, "plan", HOST).out
 
 
 def test_nothing_is_left_of_it_after_uninstall(vm: Vm) -> None:
