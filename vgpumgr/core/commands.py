@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def virsh(verb: str, vm: str, *more: str) -> Command:
-    """The virsh command, `virsh managedsave-remove vm01`, quoted as `command` does it.
+    """A virsh command such as `virsh managedsave-remove vm01`, every word quoted for a shell where necessary.
 
     A VM whose name begins with a dash is given as `--domain=…`.
     """
@@ -34,7 +34,7 @@ def in_words(options: Sequence[str]) -> Message:
 def command(
     verb: str, vm: str, *, slot: str | None = None, on: str | None = None, options: Sequence[str] = ()
 ) -> Command:
-    """`vgpumgr attach vm01 --profile 4Q --slot vgpu1 --on kvm01`, every word quoted for a shell where it needs to be.
+    """A command such as `vgpumgr attach vm01 --profile 4Q --on kvm01`, every word quoted for a shell where necessary.
 
     A VM whose name begins with a dash comes last, behind `--`.
     """

@@ -1,6 +1,6 @@
-"""(observed, step) → observed: the state after a step, by the driver's rules for each mode.
+"""The state of a host after a step, by the driver's rules for each mode: (observed, step) → observed.
 
-It serves plans that start from another plan's result, and property tests (a plan's steps are possible in order, and the
+Plans that start from another plan's result use this, and property tests (a plan's steps are possible in order, and the
 next plan is empty). No write relies on it: each step tells the host what it expects there.
 """
 
@@ -132,7 +132,7 @@ def _created(snapshot: HostSnapshot, step: steps.CreateVgpu) -> HostSnapshot:
 
 
 def _entered(snapshot: HostSnapshot, entry: LedgerEntry) -> HostSnapshot:
-    """The host with this entry in its ledger, in place of what it supersedes."""
+    """The host with this entry in its ledger, in place of the entries that it supersedes."""
     spec = entry.vgpu
     tombstone = Freed(vm_uuid=spec.vm, slot=spec.slot, generation=spec.generation)
     if tombstone in snapshot.freed:
@@ -152,7 +152,7 @@ def _check_alone(snapshot: HostSnapshot, spec: VgpuSpec) -> None:
 
 
 def _gpu_with(snapshot: HostSnapshot, spec: VgpuSpec) -> Gpu:
-    """The GPU with the new vGPU. It is found by UUID, as in the host program: its address may be a removed card's."""
+    """The GPU with the new vGPU. The GPU is found by its UUID, since another card may have its old address."""
     gpu = snapshot.gpu_by_uuid(spec.gpu_uuid)
     parent = gpu.functions.find(spec.parent) if gpu else None
     if gpu is None or parent is None or not (parent.creatable or {}).get(spec.type_id):
@@ -171,7 +171,10 @@ def _gpu_with(snapshot: HostSnapshot, spec: VgpuSpec) -> Gpu:
 
 
 def _instance_for(gpu: Gpu, spec: VgpuSpec) -> int | None:
-    """The instance that the driver chooses for a vGPU; it must be the intended one."""
+    """The id of the GPU instance that the driver chooses for a vGPU; None if the GPU is not in MIG mode.
+
+    Raises ImpossibleStepError if that is not the intended instance.
+    """
     if not gpu.rules.mig_backed:
         return None
     vgpu_type, place = gpu.type_of(spec.type_id), spec.mig
@@ -182,14 +185,14 @@ def _instance_for(gpu: Gpu, spec: VgpuSpec) -> int | None:
 
 
 def _with_new(gpu: Gpu, parent: Parent, vgpu: Vgpu) -> Gpu:
-    """The GPU with one more vGPU; in mixed-size mode at its place, which must be free."""
+    """The GPU with one more vGPU. In mixed-size mode, the vGPU's place must be free."""
     parent = replace(parent, vgpus=(*parent.vgpus, vgpu))
     parents = gpu.functions.with_vgpu(parent, vgpu)
     return with_creatable(replace(gpu, parents=parents, places=_places_after(gpu, vgpu)))
 
 
 def _places_after(gpu: Gpu, vgpu: Vgpu) -> Mapping[int, Places] | None:
-    """The free places of a GPU in mixed-size mode after a new vGPU, from what the driver offered before."""
+    """The GPU's free places after a new vGPU, from those that the driver offered before; None without placement ids."""
     if not gpu.rules.has_places:
         return gpu.places
     offer = (gpu.places or {}).get(vgpu.type_id) if vgpu.type_id is not None else None
@@ -217,8 +220,8 @@ def _deferred(snapshot: HostSnapshot, step: steps.DeferVgpu) -> HostSnapshot:
 
 
 def _set(snapshot: HostSnapshot, step: steps.SetScheduler) -> HostSnapshot:
-    """The host with the new scheduler. Idle vGPUs may be there: if a driver refuses because of them, `step.instead` has
-    the same result.
+    """The host with the new scheduler, also if its GPU has idle vGPUs: if a driver refuses because of them,
+    `step.instead` has the same result.
     """
     gpu = snapshot.gpu_by_uuid(step.gpu_uuid)
     if gpu is None or gpu.scheduler is None or gpu.scheduler.policies != step.expect:
@@ -231,7 +234,7 @@ def _set(snapshot: HostSnapshot, step: steps.SetScheduler) -> HostSnapshot:
 
 
 def _in_mode(snapshot: HostSnapshot, step: steps.SetMode) -> HostSnapshot:
-    """The host with the GPU in its new mode, its vGPUs evacuated and re-created; the same if none need be evacuated."""
+    """The host with the GPU in its new mode. Its vGPUs, if it has any, are evacuated and re-created by the step."""
     gpu = snapshot.gpu_by_uuid(step.gpu_uuid)
     if gpu is None or gpu.mode != step.expect:
         raise ImpossibleStepError("the GPU's mode is not as the step expects")
@@ -251,7 +254,8 @@ def _in_mode(snapshot: HostSnapshot, step: steps.SetMode) -> HostSnapshot:
 def _divided(snapshot: HostSnapshot, step: steps.MigStep) -> HostSnapshot:
     """The host after a change of virtual functions or MIG mode.
 
-    A GPU without virtual functions keeps its parents here, which take nothing; a real host shows none.
+    If virtual functions are turned off, the GPU keeps its functions here, but they take no types. On a real host they
+    are gone.
     """
     gpu = snapshot.gpu_by_uuid(step.gpu_uuid)
     if not gpu or not gpu.mig:
