@@ -2,8 +2,8 @@
 
 Without names, adopt everything that claim, hardware and definition prove together (ownership.py). Claims that have
 neither hardware nor a ledger entry get the vGPUs that they ask for. By name, also adopt a foreign vGPU that only one
-VM's definition names, and one created at our place since the host's boot: the user vouches for it. Nothing is
-destroyed; running VMs keep running.
+VM's definition names, and a vGPU that somebody created, since the host's boot, at the place of one of ours: the user
+vouches for these. Nothing is destroyed; running VMs keep running.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _TOLD: frozenset[FindingKind] = frozenset(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdoptRequest:
-    """`vgpus`: mdev UUIDs and VF addresses; if empty, all that can be proved. `by` and `at` go into the claims."""
+    """Which vGPUs to adopt: mdev UUIDs and VF addresses; if empty, all that are proved. Claims record `by` and `at`."""
 
     vgpus: tuple[MdevUuid | PciAddress, ...]
     by: str
@@ -270,7 +270,10 @@ def _guard_domain(view: HostView, domain: Domain) -> None:
 
 
 def _slot(view: HostView, domain: Domain, vgpu: Vgpu) -> Slot:
-    """The slot of a claim for the vGPU; else the one that the hostdev's alias names; else the first that is free."""
+    """The slot of the claim for the vGPU; else the slot in the hostdev's alias; else the first free one.
+
+    Raises ConflictingClaim if the alias names a slot that has another vGPU.
+    """
     device = next(item for item in domain.inactive if item.source == vgpu.device)
     for claim in domain.claims.claims if domain.claims else ():
         if claim.binding.device == vgpu.device and not view.entries(domain.uuid, claim.slot):
@@ -302,7 +305,7 @@ def _type(gpu: Gpu, vgpu: Vgpu, name: MdevUuid | PciAddress) -> VgpuType:
 
 
 def _profile(kind: VgpuType, name: MdevUuid | PciAddress) -> profiles.Profile:
-    """The profile with which a user would have requested it. Raises Unsure if there is none."""
+    """The profile with which a user would have requested this type. Raises Unsure if the type has no profile."""
     try:
         return profiles.parse_profile(kind.short)
     except errors.BadName as error:
@@ -313,7 +316,7 @@ def _profile(kind: VgpuType, name: MdevUuid | PciAddress) -> profiles.Profile:
 
 
 def _generation(view: HostView, domain: Domain, slot: Slot, vgpu: Vgpu) -> int:
-    """The generation from which the mdev's UUID was computed, if it is one of the slot's; else the next one."""
+    """The generation of the slot from which the vGPU's UUID was computed; if there is none, the slot's next one."""
     after = ownership.next_generation(view, domain, slot)
     of_uuid = (number for number in range(1, after) if names.compute_mdev_uuid(domain.uuid, slot, number) == vgpu.uuid)
     return next(of_uuid, after)

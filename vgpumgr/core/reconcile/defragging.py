@@ -1,8 +1,8 @@
 """Which vGPUs of shut-off VMs to move within their host, so that a wish fits there: the fewest that are enough.
 
-The search goes backwards. One more vGPU of the wish is laid on a GPU as if what is in its way were gone; each vGPU that
-was there is laid elsewhere in the same way, perhaps with others in its own way. One move more is tried once fewer are
-not enough. What is found is planned as it would be carried out, and counts only if the wish fits afterwards.
+The search goes backwards. It lays one more vGPU of the wish on a GPU, as if the vGPUs in its way were gone. Then it
+lays each of those elsewhere in the same way. It allows one move more whenever fewer are not enough. The moves that it
+finds are planned as they would be carried out, and count only if the wish fits afterwards.
 """
 
 from __future__ import annotations
@@ -38,15 +38,16 @@ if TYPE_CHECKING:
     from vgpumgr.names import GpuUuid, HostName
 
 MOST_STATES: Final = 3000
-"""How many arrangements are tried on a host, some seconds; beyond them the answer is not proven."""
-_A_PLAN: Final = 20  # what planning for real costs, in arrangements
+"""How many arrangements are tried on a host at most (some seconds). If there are more, the answer is not proven."""
+_A_PLAN: Final = 20  # planning for real counts as so many arrangements
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
-    """The moves of each host, after which the wish fits `after` times; none if it fits often enough `before`.
+    """The moves for each host (`tasks`); none if the wish fits often enough already, or if no moves are enough.
 
-    `proven`: the search was complete, so that no fewer moves are enough. `movable`: how many vGPUs could move.
+    `before`: how often the wish fits now. `after`: how often it fits after the best moves found. `proven`: the search
+    was complete, so that no fewer moves are enough. `movable`: how many vGPUs could move.
     """
 
     before: int
@@ -60,7 +61,7 @@ class Found:
         return () if self.proven else (Finding(kind="not-proven", host=None, text=text),)
 
     def short(self, asked: str, count: int, most: int) -> NoCapacity | None:
-        """The error if the wish does not fit `count` times."""
+        """The error if the wish (`asked`, in words) does not fit `count` times after up to `most` moves; else None."""
         if self.after >= count:
             return None
         what = "is enough" if self.proven else "was found that is enough (not every arrangement was tried)"
@@ -82,9 +83,10 @@ class Found:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Wanted:
-    """What wants a place: the wish, or (`task`) a shut-off VM's vGPU, which lies at `lies` and leaves by `leaving`.
+    """A vGPU that needs a place: a new one of the wish, or one of a shut-off VM that is to move.
 
-    `kinds`: the types that serve it, by GPU.
+    `kinds`: the types that serve it, by GPU. A vGPU that is to move also has its `task`, its present place (`lies`) and
+    the steps that free this place (`leaving`). `alike`: equal for vGPUs whose GPUs and types are the same.
     """
 
     kinds: dict[GpuUuid, tuple[VgpuType, ...]]
@@ -100,17 +102,17 @@ class _Wanted:
 
 _Moves = tuple[tuple[_Wanted, "ExactPlace"], ...]
 _Spot = tuple["Gpu", "VgpuType", "int | None"]
-"""A GPU, the type that is to lie there, and where in the GPU."""
+"""A GPU, the type that is to lie there, and its start in the GPU (None in equal-size mode)."""
 _Way = tuple[tuple[_Wanted, ...], "ExactPlace", "HostView"]
-"""What leaves first, where the vGPU then lies, and the host with it."""
+"""The vGPUs that leave first, the place where the new vGPU then lies, and the host with the new vGPU."""
 
 
 def choose(
     hosts: Sequence[tuple[HostView, HostDeclaration]], question: Question, count: int, most: int, author: Author
 ) -> Found:
-    """The fewest moves, `most` in all, after which the wish fits `count` times on these hosts together.
+    """The fewest moves, at most `most`, after which the wish fits `count` times on these hosts together.
 
-    Between equals, those on the hosts that come first. Raises PolicyFailed.
+    If several sets of moves are equally small, the first hosts' moves are taken. Raises PolicyFailed.
     """
     searches = [_Search(view, declared, question, author) for view, declared in hosts]
     before = sum(search.before for search in searches)
@@ -145,7 +147,7 @@ class _Search:
         planned, self._view = host_plan.plan_tasks(view, declared, _begun(view), author)
         self._begun = tuple(one.task for one in planned if one.refused is None and isinstance(one.task, MoveSlot))
         self._wish = _Wanted(kinds=_kinds(self._view, self._ask))
-        self._at = dict(_movable(self._view, declared))  # by identity: on a VF the next one has the same name
+        self._at = dict(_movable(self._view, declared))  # by identity: the next vGPU on a VF has the same name
         self._failed: set[object] = set()
 
     @property
@@ -155,7 +157,7 @@ class _Search:
     def options(self, missing: int, most: int) -> Iterator[tuple[int, int, tuple[MoveSlot, ...]]]:
         """Ways to make room, smallest first: how many more vGPUs fit then, after how many moves, and the tasks.
 
-        What a killed run began is finished first, and counts as no move.
+        Moves that a killed run began are finished first, and are not counted.
         """
         gain, fewest = self._fits(self._view) - self.before, 1
         if gain > 0:
@@ -179,7 +181,7 @@ class _Search:
     def _search(
         self, view: HostView, pending: tuple[_Wanted, ...], moves: _Moves, left: int, need: int
     ) -> tuple[MoveSlot, ...] | None:
-        """The tasks that give each of `pending` a place, and then room for the wish, by at most `left` moves more."""
+        """The tasks that place all of `pending` and make the wish fit `need` times, by up to `left` more moves; or None."""
         state = _state(pending, moves, left)
         if state in self._failed or self.states > MOST_STATES:
             return None
@@ -200,7 +202,7 @@ class _Search:
         return None
 
     def _ways(self, view: HostView, wanted: _Wanted, left: int) -> Iterator[_Way]:
-        """Each place for it, with at most `left` vGPUs that have to leave first."""
+        """Each place for the wanted vGPU for which at most `left` others have to leave first."""
         seen: set[object] = set()
         for gpu in sorted(view.snapshot.gpus, key=lambda gpu: gpu.pci):
             look = (self._look(view, gpu), wanted.lies is not None and gpu.uuid == wanted.lies.gpu_uuid)
@@ -227,12 +229,12 @@ class _Search:
                     yield (*out, one), *made
 
     def _others(self, gpu: Gpu, but: Sequence[Vgpu]) -> Iterable[_Wanted]:
-        """What else could leave the GPU. If several vGPUs are alike, only one of them is returned."""
+        """The vGPUs, other than `but`, that could leave the GPU. If several are alike, only one of them is returned."""
         others = (self._at[id(vgpu)] for vgpu in gpu.vgpus if id(vgpu) in self._at and vgpu not in but)
         return {one.alike: one for one in others}.values()
 
     def _made(self, view: HostView, spot: _Spot) -> tuple[ExactPlace, HostView] | None:
-        """The exact place, and the host with one more of the type there; None if it does not take that."""
+        """The exact place of a new vGPU on this spot, and the host with it; None if the GPU does not take it there."""
         self.states += 1
         (before, kind, start), barred = spot, sharing.barred_functions(view)
         gpu = next(one for one in view.snapshot.gpus if one.pci == before.pci)
@@ -247,7 +249,7 @@ class _Search:
             return None
 
     def _look(self, view: HostView, gpu: Gpu) -> object:
-        """All of a GPU that matters to the search. If it is equal for several GPUs, only one of them is tried."""
+        """A key of all about a GPU that matters to the search. Of several GPUs with equal keys, only one is tried."""
         awaited = [entry.vgpu for entry in room.awaited_on(view.snapshot, gpu)]
         vgpus = [
             (vgpu.type_id, *_place(gpu, vgpu), (one := self._at.get(id(vgpu))) and one.alike) for vgpu in gpu.vgpus
@@ -263,7 +265,7 @@ class _Search:
     def _judged(self, moves: Iterable[tuple[_Wanted, ExactPlace]], need: int) -> tuple[MoveSlot, ...] | None:
         """The moves as tasks, in an order in which each finds its place free.
 
-        None if there is no such order, or if the wish then does not fit often enough.
+        None if no such order is found, or if the wish then does not fit often enough.
         """
         self.states += _A_PLAN
         todo = [replace(one.task, to=place) for one, place in moves if one.task is not None]
@@ -292,7 +294,7 @@ class _Search:
 
 
 def _begun(view: HostView) -> Iterator[MoveSlot]:
-    """What killed runs left half moved, each to the place that its claim names already."""
+    """The moves that killed runs left unfinished, each to the place that the slot's claim already names."""
     for row in listing.rows(view):
         domain = view.domain(row.vm_uuid) if row.vm_uuid is not None else None
         if domain is None or domain.active or row.state != "lost" or not draining.may_move(view, row):
@@ -304,7 +306,7 @@ def _begun(view: HostView) -> Iterator[MoveSlot]:
 
 
 def _movable(view: HostView, declared: HostDeclaration) -> Iterator[tuple[int, _Wanted]]:
-    """The vGPUs of ours that may move, by their ids: idle, of a VM that is shut off, with all that belongs to it.
+    """Each vGPU of ours that may move, with its Python id. It is idle, bound, and its VM is shut off.
 
     Lazy ones are left out: while its VM is off, a lazy vGPU takes no room.
     """
@@ -333,7 +335,7 @@ def _movable(view: HostView, declared: HostDeclaration) -> Iterator[tuple[int, _
 def _kinds(
     view: HostView, ask: resolve.Ask, *, among: tuple[str, ...] | None = None, only: str | None = None
 ) -> dict[GpuUuid, tuple[VgpuType, ...]]:
-    """The types that serve an ask, by GPU, whatever lies there now; `only`: no other type than this one."""
+    """The types that serve an ask, by GPU, whatever lies there now. `among`: only these GPUs; `only`: the only type."""
     barred = sharing.barred_functions(view)
     kinds: dict[GpuUuid, tuple[VgpuType, ...]] = {}
     for gpu in view.snapshot.gpus:
@@ -367,7 +369,10 @@ def _in_the_way(gpu: Gpu, kind: VgpuType) -> Iterator[tuple[int | None, tuple[Vg
 
 
 def _in_instances(gpu: Gpu, kind: VgpuType) -> Iterator[tuple[int, tuple[Vgpu, ...]]]:
-    """As _in_the_way, in MIG mode: where a new GPU instance could begin, or one that has room begins."""
+    """Each start of a GPU instance for the type in MIG mode, and the vGPUs that have to leave before it is free.
+
+    An instance that is there already and has room need not be emptied.
+    """
     profile = instances.profile_of(gpu, kind)
     for piece in () if profile is None else (Piece(profile=profile, start=start) for start in profile.starts):
         full = (
@@ -380,7 +385,7 @@ def _in_instances(gpu: Gpu, kind: VgpuType) -> Iterator[tuple[int, tuple[Vgpu, .
 
 
 def _overlaps(gpu: Gpu, vgpu: Vgpu, start: int, end: int) -> bool:
-    """Whether a vGPU lies there in the framebuffer, or may."""
+    """Whether a vGPU lies in this part of the framebuffer, or may lie there, since its place or size is unknown."""
     shape, at = places.geometry_of(gpu, gpu.type_of(vgpu.type_id)), vgpu.placement_id
     return shape is None or at is None or (at < end and start < at + shape.size)
 
@@ -391,7 +396,7 @@ def _place(gpu: Gpu, vgpu: Vgpu) -> tuple[object, ...]:
 
 
 def _state(pending: Iterable[_Wanted], moves: _Moves, left: int) -> object:
-    """What has left and what lies where. It is equal if only alike vGPUs are exchanged: then one state is tried."""
+    """A key of a state: which vGPUs have left, and what lies where. If only alike vGPUs are exchanged, it is equal."""
     placed = tuple(sorted(repr((one.alike, place)) for one, place in moves))
     return left, placed, frozenset(one.task for one in (*pending, *(one for one, _ in moves)))
 

@@ -29,7 +29,7 @@ JOURNAL: Final = "journal"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked(Question):
-    """One vGPU that is asked for. `gpu_id`: the only GPU that it may be on; None: any of its host."""
+    """One vGPU that is asked for. `gpu_id`: the only GPU that it may be on; None: any GPU of the host."""
 
     gpu_id: PciAddress | GpuUuid | None = None
     source: Source
@@ -47,9 +47,9 @@ class Asked(Question):
 
 
 def declared_slots(view: HostView, declared: HostDeclaration) -> list[Asked]:
-    """What the inventory declares for the host and is not there yet, then what waits since an attach.
+    """The requests for what the inventory declares and the host lacks, then for what waits since an attach.
 
-    Declared slots come by their names, then the places of declared reservations that their owners do not have.
+    Declared slots come first, sorted by name, then the places of declared reservations that their owners lack.
     """
     there = tasks.placed(view)
     slots = ((vm.name, slot) for vm in declared.vms.values() for slot in vm.slots.values())
@@ -68,7 +68,7 @@ def declared_slots(view: HostView, declared: HostDeclaration) -> list[Asked]:
 
 
 def of_history(history: History, host: str) -> dict[Asked, int]:
-    """What was attached on a host, or, if nothing was, on all hosts: each profile, and how often."""
+    """How often each profile was attached lately on a host; if nothing was attached there, on all hosts."""
     return {
         Asked(wish=wish, conditions=asking.NO_CONDITIONS, source=JOURNAL): count
         for wish, count in history.on(host).items()
@@ -76,9 +76,9 @@ def of_history(history: History, host: str) -> dict[Asked, int]:
 
 
 def scaled(mix: Mapping[Asked, int], sizes: Mapping[Asked, int], room_mib: int) -> list[Asked]:
-    """As many vGPUs as `room_mib` holds, in the proportions of the mix. `sizes`: in MiB, of what can be served.
+    """As many vGPUs as `room_mib` holds, in the proportions of the mix. `sizes`: in MiB; without one, none are made.
 
-    The numbers are rounded down; what room remains goes to those that lost the most by it.
+    The numbers are rounded down. The remaining room goes to the requests that lost the most by the rounding.
     """
     able = {asked: number for asked, number in mix.items() if sizes.get(asked)}
     total = sum(number * sizes[asked] for asked, number in able.items())

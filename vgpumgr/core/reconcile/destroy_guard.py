@@ -27,8 +27,8 @@ def guard_destroys(plans: Sequence[HostPlan], *, confirmed: int | None) -> None:
     Too much is: more than MAX_SHARE_PCT of our vGPUs, on one host or on all hosts read; every declared vGPU of a host;
     or what was declared by a part of the inventory that no longer decides about the host.
 
-    `confirmed`: the largest number that the user expects. Up to that number everything is allowed. So a killed command
-    can be repeated, and a command that is done has nothing more to do.
+    `confirmed`: the largest number that the user expects; only more than that is refused then. So a killed command can
+    be repeated with the same number. None: the user named no number.
     """
     total = sum(plan.destroys for plan in plans)
     if confirmed is not None and confirmed < total:

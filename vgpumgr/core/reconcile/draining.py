@@ -2,7 +2,7 @@
 
 Nothing idle is in the way of a reboot: our vGPUs come back at their places. A GPU that is to be taken out must be
 empty: our idle vGPUs go to other GPUs of the host. What is in use is never touched; its VM has to stop, or to move.
-A lazy vGPU that is not there is in nobody's way; it gets a place on another GPU, from which its VM can start meanwhile.
+A lazy vGPU whose VM is off is in nobody's way; it gets a place on another GPU, so that its VM can start meanwhile.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Next = Literal["stays", "moves", "blocks"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DrainRow:
-    """One vGPU there. `next`: it stays as it is, moves to another GPU, or blocks the work; `why`: the reason."""
+    """One vGPU of a host or GPU. `next`: it stays as it is, moves to another GPU, or blocks the work; `why`: why so."""
 
     vm: str | None
     slot: Slot | None
@@ -47,7 +47,10 @@ class DrainRow:
 def rows(
     view: HostView, gpu: PciAddress | None, refused: Iterable[PlannedTask] = (), *, moves: bool = False
 ) -> tuple[DrainRow, ...]:
-    """Every vGPU on a host, or on that GPU. `refused`: moves that cannot be; `moves`: the others are still to come."""
+    """A row for each vGPU on a host, or on `gpu` only.
+
+    `refused`: the tasks whose moves were refused. `moves`: the other vGPUs that may move are still to be moved.
+    """
     why_not = {
         (planned.task.uuid, planned.task.slot): planned.refused.what
         for planned in refused
@@ -69,7 +72,7 @@ def may_end(found: Iterable[DrainRow]) -> tuple[DrainRow, ...]:
 
 
 def moves(view: HostView, gpu: PciAddress, gpu_uuid: GpuUuid) -> tuple[MoveSlot, ...]:
-    """Our idle vGPUs on a GPU, each with the VM's own claim for it, or with one that a killed run took elsewhere."""
+    """A task for each of our vGPUs on a GPU that may move, to take it to another GPU."""
     candidates = (row for row in listing.rows(view) if row.gpu == gpu and may_move(view, row))
     return tuple(dict.fromkeys(_move(row, gpu_uuid) for row in candidates))
 
@@ -82,12 +85,12 @@ def _move(row: VgpuRow, gpu_uuid: GpuUuid) -> MoveSlot:
 
 
 def may_move(view: HostView, row: VgpuRow) -> bool:
-    """Whether a vGPU is idle and its VM's claim says what to make elsewhere. A claim never served does not say that."""
+    """Whether a vGPU is idle and its VM's claim says what to make elsewhere. A claim that was never served does not."""
     domain = view.domain(row.vm_uuid) if row.vm_uuid is not None else None
     claim = domain.claim(row.slot) if domain is not None and not domain.copied and row.slot is not None else None
     if claim is None or row.holder is not None or claim.state == LEAVING:
         return False
-    if row.state == "lost":  # the claim has a later vGPU, or is about to: this one is what a killed move left
+    if row.state == "lost":  # the claim has a later vGPU, or is about to have one: a killed move left this one
         return True
     return row.state in ("bound", "made", "gone", "lazy", "pending_restart") and claim.state == BOUND
 
@@ -116,7 +119,7 @@ def _row(
 
 
 def _verdict(view: HostView, row: VgpuRow, reason: str | None, *, of_gpu: bool, moves: bool) -> tuple[Next, str]:
-    """What is to happen with a vGPU, and why. `reason`: why it cannot move."""
+    """What is to happen with a vGPU, and why. `reason`: why it cannot move; `of_gpu`: its GPU has to be emptied."""
     if row.holder is not None:
         return "blocks", say("{} runs with it: shut it down", row.holder)
     if row.state == "unknown":

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 class Cause(StrEnum):
-    """Why a VM's slot is not as declared, as far as known. A GPU's causes are core.gpu.scheduler's."""
+    """Why a slot, or a GPU's mode or instances, is not as declared. A scheduler's causes are in core.gpu.scheduler."""
 
     REBOOTED = "the host has rebooted since it was made"
     REVERTED = "it was freed since, and then the definition or the ledger was restored to an earlier state"
@@ -112,7 +112,7 @@ def of_slot(view: HostView, domain: Domain, slot: Slot, wish: Wish, plan: Plan) 
 
 
 def _of_step(view: HostView, plan: Plan, step: steps.Step) -> Iterator[_Row]:
-    """What a step that enters or frees a vGPU corrects."""
+    """The difference that a step corrects by entering or freeing a vGPU."""
     match step:
         case steps.EnterVgpu():
             where = f"{step.vgpu.type_name} on {step.vgpu.parent}"
@@ -128,7 +128,7 @@ def _of_step(view: HostView, plan: Plan, step: steps.Step) -> Iterator[_Row]:
         case steps.DeferVgpu():
             yield "vgpu", f"{step.vgpu.type_name} on {step.vgpu.parent} at each start", "not in the ledger", Cause.LOST
         case _:
-            return  # it corrects nothing that is a vGPU
+            return  # the step is not about a vGPU
 
 
 def _why_other_hostdevs(view: HostView, entries: Sequence[LedgerEntry]) -> Cause:
@@ -241,12 +241,12 @@ def why_gone(view: HostView, domain: Domain, entries: tuple[LedgerEntry, ...], c
 
 
 def of_undeclared(view: HostView, domain: Domain, claim: Claim) -> Drift:
-    """A claim whose declaration is gone."""
+    """The drift of a claim whose declaration is gone."""
     return _to_be_freed(view, domain, claim, "declaration", Cause.UNDECLARED)
 
 
 def of_half_freed(view: HostView, domain: Domain, claim: Claim) -> Drift:
-    """A claim that a detach left half way."""
+    """The drift of a claim whose detach did not finish."""
     return _to_be_freed(view, domain, claim, "claim", Cause.HALF_FREED)
 
 

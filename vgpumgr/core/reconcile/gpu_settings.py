@@ -1,4 +1,4 @@
-"""What a GPU needs to have its mode, its scheduler and its GPU instances."""
+"""Plans that give a GPU the mode, scheduler or GPU instances that are declared or requested for it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 def plan_setting(
     view: HostView, declared: HostDeclaration, task: SetGpuScheduler | SetGpuMode | KeepInstances
 ) -> PlannedTask:
-    """The plan of a GPU's setting. Raises VgpumgrError where it is refused."""
+    """The plan of a GPU's setting. Raises VgpumgrError if the setting is refused."""
     match task:
         case SetGpuScheduler():
             return _plan_scheduler(view, declared, task)
@@ -48,7 +48,7 @@ def _plan_scheduler(view: HostView, declared: HostDeclaration, task: SetGpuSched
 
 
 def _plan_mode(view: HostView, declared: HostDeclaration, task: SetGpuMode) -> PlannedTask:
-    """Set a mode; a reconcile does not re-create lost vGPUs then. Raises InventoryError as _plan_scheduler does."""
+    """Set a mode; a reconcile re-creates no lost vGPUs here. Raises InventoryError for a GPU that is declared twice."""
     gpu, gpu_uuid = gpu_choice.find(view.snapshot, task.gpu_id)
     if task.where is not None:
         _guard_once(view, gpu, "mode", declared)
@@ -63,7 +63,7 @@ def _plan_mode(view: HostView, declared: HostDeclaration, task: SetGpuMode) -> P
 
 
 def _plan_layout(view: HostView, declared: HostDeclaration, task: KeepInstances) -> PlannedTask:
-    """Raises InventoryError as _plan_scheduler does, and InUse if the GPU's declared MIG mode has to come first."""
+    """Make GPU instances. Raises InventoryError for a GPU declared twice, InUse before its declared MIG mode is set."""
     gpu, _ = gpu_choice.find(view.snapshot, task.gpu_id)
     _guard_once(view, gpu, "instances", declared)
     declaration = settings.deciding(gpu, declared.of_gpus, "mode")

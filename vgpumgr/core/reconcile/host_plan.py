@@ -1,4 +1,4 @@
-"""(declared, observed) → what one host needs so that every VM has what was declared or once bound to it.
+"""What one host needs so that every VM has what was declared for it or once bound to it: (declared, observed) → plan.
 
 Each task is planned on the state that the tasks before it will leave.
 """
@@ -41,8 +41,9 @@ if TYPE_CHECKING:
 class HostPlan:
     """All tasks of one host, in order. `ours`: how many vGPUs are ours now, for the guards.
 
-    `allocated`: how many slots this inventory has served here. `vanished`: its parts that declared a slot to be freed,
-    but that no longer decide about this host's VMs. `nvml_silent`: NVML does not say what runs on some GPU.
+    `allocated`: how many claims of this host are from this inventory. `vanished`: the parts of the inventory that
+    declared a slot now to be freed, but no longer decide about this host's VMs. `nvml_silent`: for at least one GPU,
+    NVML does not say what runs on it.
     """
 
     host: HostName
@@ -56,7 +57,7 @@ class HostPlan:
 
     @property
     def prunes(self) -> tuple[PlannedTask, ...]:
-        """The slots that are no longer declared, including refused ones; empty if no vGPU is destroyed for them."""
+        """The tasks that free undeclared slots, refused ones included; empty if none of them destroys a vGPU."""
         rows = tuple(planned for planned in self.tasks if isinstance(planned.task, PruneSlot))
         return rows if any(step.destroys for planned in rows for step in planned.steps) else ()
 
@@ -131,7 +132,7 @@ def plan_work(view: HostView, declared: HostDeclaration, todo: Iterable[Task], a
 def plan_tasks(
     view: HostView, declared: HostDeclaration, todo: Iterable[Task], author: tasks.Author
 ) -> tuple[tuple[PlannedTask, ...], HostView]:
-    """Plan tasks in order, each on the state that those before it leave; return also the host's state after all."""
+    """Plan tasks in order, each on the state that those before it leave. Return also the host's state after them."""
     planned_tasks = PlannedTasks()
     after = view
     work = Queue(todo)
@@ -194,7 +195,7 @@ def _other_sites(view: HostView, declared: HostDeclaration, claims: Iterable[tup
 def _findings(view: HostView, planned_tasks: Sequence[PlannedTask]) -> tuple[Finding, ...]:
     """The host's findings, except those that a task resolves anyway, plus those of its plans.
 
-    The tasks' results say what waits.
+    Findings about slots that wait are left out: the tasks' results say what waits.
     """
     slots = {
         (planned.task.vm, planned.task.slot)

@@ -1,9 +1,9 @@
-"""What a host needs whose GPUs have another framework than their vGPUs were made in, as after another kernel.
+"""What a host needs once its GPUs have another framework than that of their vGPUs, as after another kernel.
 
-From Linux 6.8 on NVIDIA's vGPU 17 makes no mdevs on boards with SR-IOV, but gives virtual functions types (its release
-notes for Ubuntu 24.04). Our entries, claims and host devices still name the mdevs, none of which can exist. Each slot
-gets the same type on the same GPU again; what nobody claims is freed. Cordons and reservations name GPUs, functions and
-types, which are the same: they hold as they are.
+From Linux 6.8 on, NVIDIA's vGPU 17 makes no mdevs on boards with SR-IOV, but gives types to virtual functions (its
+release notes for Ubuntu 24.04). Our entries, claims and host devices still name mdevs, which can no longer exist. Each
+slot gets the same type on the same GPU again; a vGPU that no claim wants is freed. Cordons and reservations hold as
+they are: they name GPUs, functions and types, which stay the same.
 """
 
 from __future__ import annotations
@@ -29,7 +29,10 @@ if TYPE_CHECKING:
 
 
 def todo(view: HostView, declared: HostDeclaration, author: Author) -> tuple[Task, ...]:
-    """A task for each such slot; before them the modes that their GPUs had. If one is refused, all are blocked."""
+    """A task for each slot to convert; before these, the tasks that set the modes of their GPUs.
+
+    If the task of one slot is refused, those of all slots are blocked, and no mode is set.
+    """
     slots = tuple(_slots(view))
     uuids = {one.gpu_uuid for one in slots}
     gpu_ids = {name for gpu in view.snapshot.gpus if gpu.uuid in uuids for name in (gpu.pci, gpu.uuid)}
@@ -49,7 +52,7 @@ def _held_back(view: HostView, task: ConvertSlot) -> errors.HeldBack:
 
 
 def _slots(view: HostView) -> Iterator[ConvertSlot]:
-    """In the order of the VMs' names; then what only the ledger has."""
+    """A task for each slot to convert: those with a claim, by the names of VMs; then those that only the ledger has."""
     facts = view.snapshot
     entered = {
         (entry.vgpu.vm, entry.vgpu.slot): entry.vgpu
@@ -74,7 +77,10 @@ def _slots(view: HostView) -> Iterator[ConvertSlot]:
 
 
 def _is_left(view: HostView, domain: Domain, claim: Claim) -> bool:
-    """Whether a claim without such an entry names a vGPU of the other framework, and is no old or foreign claim."""
+    """Whether a claim, without a ledger entry, still wants a vGPU of the earlier framework.
+
+    A claim of a restored old definition does not count, nor one that was written by hand.
+    """
     gpu = view.snapshot.gpu_by_uuid(claim.binding.gpu_uuid)
     if gpu is None or not ownership.is_of_other_framework(gpu, claim.binding):
         return False

@@ -121,7 +121,7 @@ def is_untouched(text: str) -> bool:
 
 
 def is_sealed(text: str) -> bool:
-    """Whether it is a text of ours, which somebody may have changed since."""
+    """Whether a text has our seal. Somebody may have changed the text since."""
     return _SEAL.match(text) is not None
 
 

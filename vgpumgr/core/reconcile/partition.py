@@ -1,8 +1,8 @@
 """How a host's GPUs without vGPUs should be divided for what is asked for: the mode of each, and the tasks that set it.
 
-Declared slots come before the mix of what was attached lately. What the host's other GPUs have room for is placed there
-first. The rest decides about the idle GPUs: the most requests served, then the most framebuffer, then the fewest
-changes of mode (core/fitting/dividing.py). What is said to be served was placed on the host as the tasks will leave it.
+Declared slots come before the mix of what was attached lately. Requests are first placed on the host's other GPUs. The
+rest decides about the idle GPUs: the most requests served, then the most framebuffer, then the fewest changes of mode
+(core/fitting/dividing.py). A request counts as served if it was placed on the host as the tasks will leave it.
 """
 
 from __future__ import annotations
@@ -58,10 +58,10 @@ class Served:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuAdvice:
-    """What an idle GPU should be. `layout`: the GPU instances to make, in MIG mode. `served`: what it then takes.
+    """How to divide an idle GPU. `layout`: the GPU instances to make, in MIG mode. `served`: what it then takes.
 
-    `declared`: where the inventory decides about it, so that it stays as it is. `refused`: the modes that might serve
-    more and that it cannot be given, each with the reason.
+    `declared`: the part of the inventory that decides about the GPU, which then stays as it is. `refused`: the modes
+    that might serve more but that the GPU cannot have, each with the reason.
     """
 
     gpu: Gpu
@@ -81,20 +81,20 @@ class GpuAdvice:
 
     @property
     def why(self) -> str | None:
-        """Why it is not divided in another way, if that might serve more."""
+        """Why the GPU is not divided in another way; None if no other way might serve more."""
         if self.declared is not None:
             return say("declared ({})", self.declared)
         return joined("; ", (say("no {} mode: {}", modes.of(mode).words, why) for mode, why in self.refused)) or None
 
     @property
     def line(self) -> str | None:
-        """The line of an inventory that would keep it; None if no boot ends it."""
+        """The line of an inventory that keeps the GPU divided so after a boot; None if no line is needed."""
         layout = f", instances: [{', '.join(self.layout)}]" if self.layout else ""
         ends = self.mode != self.gpu.mode and modes.of(self.mode).ends_with_boot(self.gpu.board_names)
         return f'vgpumgr_gpus: {{"{self.gpu.pci}": {{mode: {self.mode}{layout}}}}}' if layout or ends else None
 
     def tasks(self, *, reset: bool) -> tuple[SetGpuMode | KeepInstances, ...]:
-        """The tasks that set it. Equal-size mode needs no more: the first vGPU fixes the size."""
+        """The tasks that divide the GPU so. In equal-size mode none sets the size: the first vGPU fixes it."""
         pci, changes = self.gpu.pci, self.mode != self.gpu.mode
         mode = (SetGpuMode(gpu_id=pci, mode=self.mode, reset=reset),) if changes else ()
         return (*mode, KeepInstances(gpu_id=pci, profiles=self.layout)) if self.layout else mode
@@ -117,7 +117,7 @@ class HostAdvice:
 
 
 _Idle: TypeAlias = tuple[GpuAdvice, tuple["Gpu", ...]]
-"""A GPU as it is, and in each mode that it may have, its own first."""
+"""The advice to leave a GPU as it is; and the GPU in each mode that it may have, its present mode first."""
 
 
 @dataclass(slots=True)
@@ -135,7 +135,7 @@ class _Host:
         return certain, len(self.served), sum(one.mib for one in self.served)
 
     def serve(self, requests: Iterable[Asked], among: Collection[str]) -> list[Asked]:
-        """Place each on what those before it leave, as attach would among these GPUs. Returns those without a place."""
+        """Place each request, as attach would on these GPUs, after those before it. Return those without a place."""
         return [asked for asked in requests if not self._place(asked, among)]
 
     def _place(self, asked: Asked, among: Collection[str]) -> bool:
@@ -186,7 +186,7 @@ def advise(
 
 
 def _is_idle(view: HostView, gpu: Gpu, barred: Barred) -> bool:
-    """Whether it takes vGPUs, and nothing is on it, kept for anybody, in use, or unknown."""
+    """Whether a GPU takes vGPUs, is empty, is kept for nobody and is not in use. False if any of this is unknown."""
     facts = view.snapshot
     return not (
         gpu.mode is None
@@ -200,7 +200,7 @@ def _is_idle(view: HostView, gpu: Gpu, barred: Barred) -> bool:
 
 
 def _is_used(view: HostView, gpu: Gpu) -> bool:
-    """Whether a claim or a process names it, or that is unknown."""
+    """Whether a claim names the GPU or a process uses it. True if that is unknown."""
     facts = view.snapshot
     if facts.handles is None or facts.why_silent(gpu.pci) is not None:
         return True
@@ -216,7 +216,7 @@ def _is_used(view: HostView, gpu: Gpu) -> bool:
 def _idle(
     view: HostView, declared: HostDeclaration, gpu: Gpu, wanted: Sequence[Asked], author: Author, *, reset: bool
 ) -> _Idle:
-    """The modes of a GPU that some request could use, and why it cannot have the others."""
+    """The advice to leave a GPU as it is, with the modes that it cannot have; and the GPU in each mode of use here."""
     assert gpu.mode is not None
     as_it_is = GpuAdvice(gpu=gpu, mode=gpu.mode)
     deciding = settings.deciding(gpu, declared.of_gpus, "mode") or settings.deciding(gpu, declared.of_gpus, "instances")
@@ -238,7 +238,7 @@ def _idle(
 def _in_mode(
     view: HostView, declared: HostDeclaration, gpu: Gpu, task: SetGpuMode, author: Author, *, reset: bool
 ) -> Gpu | str:
-    """The GPU once the task is done, or why that cannot be."""
+    """The GPU once the task is done, or why the task cannot be done. `reset`: it may reset the GPU."""
     share = settings.deciding(gpu, declared.of_gpus, "scheduler")
     if share is not None and share.scheduler is not None:
         policy = share.scheduler.wish.policy
@@ -272,7 +272,7 @@ def _size(view: HostView, gpu: Gpu, asked: Asked) -> int:
 
 
 def _shape(view: HostView, gpu: Gpu, asked: Asked) -> Shape | None:
-    """What a request takes of an empty GPU in its mode, as the closest type; None if the GPU cannot serve it."""
+    """What a request takes of an empty GPU in this GPU's mode, as the closest type; None if the GPU cannot serve it."""
     ask = resolve.Ask.at_host(view, asked.wish, asked.conditions)
     found = resolve.unmet(gpu, asked.conditions) or resolve.choices(gpu, ask)
     if isinstance(found, Refusal) or asked.gpu_id not in (None, gpu.pci, gpu.uuid):
@@ -294,7 +294,7 @@ def _shape(view: HostView, gpu: Gpu, asked: Asked) -> Shape | None:
 def _divided(
     view: HostView, idle: Sequence[_Idle], rest: Sequence[Asked]
 ) -> tuple[list[tuple[GpuAdvice, list[Asked]]], bool]:
-    """The best division for these requests: each GPU's advice with what it is to take; and whether that is proven."""
+    """The best division for these requests: each GPU's advice and the requests for it; and whether it is proven."""
     wanted = Counter(rest[: counts.MOST])
     kinds = [*wanted]
     goal = counts.Goal.of(tuple(wanted.values()), _KEPT_OF_FEW if len(idle) <= _FEW else _KEPT)
@@ -330,7 +330,7 @@ def _layout(placed: Iterable[Placed]) -> tuple[str, ...]:
 
 
 def _told(advice: GpuAdvice, served: Iterable[Served], unserved: Sequence[Asked]) -> GpuAdvice:
-    """The advice with what the GPU serves, and with the refused modes that would suit what is not served."""
+    """The advice with what the GPU serves, and with those refused modes that would suit an unserved request."""
     here = tuple(one for one in served if one.gpu == advice.gpu.pci)
     refused = [one for one in advice.refused if any(asked.suits(modes.of(one[0]).way) for asked in unserved)]
     return replace(advice, served=here, refused=tuple(refused))

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from vgpumgr.core.slot.plan import Plan
     from vgpumgr.core.slot.reserving import ReservationPlan
 
-# A task refused with one of these may succeed after another one, which frees room, or the device in another definition.
+# A task refused with one of these may succeed after another task, which frees room or a device in another definition.
 _MAY_PASS = (errors.NoCapacity, errors.ConflictingClaim, errors.RefusedPlan)
 
 
@@ -59,9 +59,7 @@ class PlannedTask:
 
     @property
     def waits(self) -> str | None:
-        """What it waits for, as in "waits until …", if only something in use prevents it, or it waits for room; else
-        None.
-        """
+        """What the task waits for, as in "waits until …": an idle GPU or VM, or room. None if it does not wait."""
         if isinstance(self.task, EnsureSlot) and self.task.wait is not None and self.refused is not None:
             return "there is room" if waits.may_pass(self.refused) else None
         if self.task.verb != RECONCILE or not isinstance(self.refused, errors.InUse):
@@ -70,7 +68,7 @@ class PlannedTask:
 
     @property
     def may_pass(self) -> bool:
-        """Whether it was refused for a reason that another task may still remove."""
+        """Whether the task was refused for a reason that another task may still remove."""
         return isinstance(self.refused, _MAY_PASS)
 
 

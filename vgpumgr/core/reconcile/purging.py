@@ -1,4 +1,4 @@
-"""What a host loses when vgpumgr leaves it: our vGPUs, claims, cordons, reservations, files. It reports what stays."""
+"""What a host loses when vgpumgr leaves it (our vGPUs, claims, cordons, reservations, files), and what stays."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _OUR_LINE = re.compile(rf'options nvidia {modprobe.PER_DEVICE}="?(pci=[0-9a-f:.]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PurgePlan:
-    """`work` frees what is ours; then `files` go, `boot` among them. `left`: what stays, a sentence each."""
+    """`work` frees what is ours; then `files` are removed, with `boot`, if any. `left`: what stays, a sentence each."""
 
     work: HostPlan
     files: tuple[str, ...]
@@ -65,7 +65,7 @@ def todo(view: HostView) -> tuple[tasks.Task, ...]:
 
 
 def boot_file(view: HostView) -> modprobe.ModprobeFile | None:
-    """vgpumgr.conf, if nothing in it is anybody else's."""
+    """The host's file vgpumgr.conf for modprobe; None if it has a line that is not ours, or is missing."""
     for file in view.snapshot.modprobe or ():
         if file.path == modprobe.OUR_PATH and _is_ours_alone(file):
             return file
@@ -73,7 +73,7 @@ def boot_file(view: HostView) -> modprobe.ModprobeFile | None:
 
 
 def left(view: HostView, declared: HostDeclaration, *, has_dispatcher: bool) -> Iterator[str]:
-    """What stays there, and what to do about it."""
+    """What stays on the host, and what to do about it, in a sentence each."""
     if declared.vms:
         names = ", ".join(sorted(declared.vms))
         yield f"the inventory still declares {names}: the next reconcile would begin again there"
@@ -109,5 +109,5 @@ def _is_ours_alone(file: modprobe.ModprobeFile) -> bool:
 
 
 def in_order(files: Sequence[str], boot: modprobe.ModprobeFile | None) -> tuple[str, ...]:
-    """Every file that goes, the boot file first: without the ledger nobody would know that it is ours."""
+    """Every file to remove. The boot file is first: once the ledger is gone, nobody would know whose it is."""
     return (*([] if boot is None else [boot.path]), *files)

@@ -17,9 +17,10 @@ if TYPE_CHECKING:
 
 
 class Queue:
-    """Iterate, and report each task's outcome with `tell` before taking the next. A round without changes ends it.
+    """An iterator over tasks: report each one's outcome with `tell` before taking the next.
 
-    `notes`: after the end, the tasks that are still refused, each with the plan that notes it.
+    Refused tasks come again, until a round changes nothing. `notes`: after the end, the tasks that are still refused
+    and wait, each with the plan that notes since when.
     """
 
     def __init__(self, work: Iterable[Task]) -> None:
@@ -35,7 +36,7 @@ class Queue:
                 self._queue, self._again, self._changed = deque(self._again), [], False
 
     def put_first(self, task: Task) -> None:
-        """Make this the next task: what is left of it can be planned now."""
+        """Make this the next task, so that the rest of it is planned again."""
         self._queue.appendleft(task)
 
     def tell(self, planned: PlannedTask, *, changed: bool) -> None:

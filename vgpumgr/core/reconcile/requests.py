@@ -79,14 +79,15 @@ def plan_move_slot(view: HostView, declared: HostDeclaration, task: MoveSlot) ->
 
 
 def _as_it_is(view: HostView, domain: Domain, slot: Slot) -> HostView:
-    """The view of a host whose new vGPUs are as lazy as the slot's present one: a move does not change that."""
+    """The view, with new vGPUs lazy only if the slot's present vGPU is: a move does not change that."""
     entries = view.entries(domain.uuid, slot)
     return replace(view, lazy=entries[-1].lazy) if entries else view
 
 
 def plan_convert_slot(view: HostView, declared: HostDeclaration, task: ConvertSlot, author: Author) -> Plan:
-    """Plan to give the slot the same type on the same GPU, or to free what nobody claims. Raises as the plans of both
-    do; InUse if its VM runs; what the task says if it is blocked.
+    """Plan to give the slot the same type on the same GPU, or to free a slot that no claim wants.
+
+    Raises what attach and detach raise, InUse if the VM runs, and the task's own error if the task is blocked.
     """
     if task.blocked is not None:
         raise task.blocked
@@ -127,7 +128,7 @@ def _guard_same(view: HostView, claim: Claim, plan: Plan, to: ExactPlace) -> Non
 
 
 def request_to_move(view: HostView, declared: HostDeclaration, domain: Domain, claim: Claim) -> AttachRequest:
-    """What a slot's claim and declaration ask for; a vGPU that is moved keeps to it. Raises UnknownGpu."""
+    """The request of a slot's claim, on the GPU that its declaration names: a move keeps to both. Raises UnknownGpu."""
     slot = tasks.declaration(declared, domain.name, claim.slot)
     request = request_of(domain, claim, policy=declared.policy_of(slot, None))
     return replace(request, gpus=gpu_choice.named(view.snapshot, slot.gpu_id if slot else None))

@@ -1,4 +1,4 @@
-"""What a VM's slot needs to have what was declared or once bound to it, or nothing if it is no longer declared."""
+"""Plans that give a VM's slot what was declared for it or once bound to it, or free it once it is not declared."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def _plan_request(view: HostView, domain: Domain, task: EnsureSlot, request: Att
 def _kept(
     view: HostView, declared: HostDeclaration, domain: Domain, task: EnsureSlot, refused: errors.VgpumgrError
 ) -> PlannedTask:
-    """Keep what the slot already has intact, while its declaration cannot be served."""
+    """Keep the slot's present vGPU intact while its declaration cannot be served."""
     claim = domain.claim(task.slot)
     refusal = PlannedTask(task=task, refused=refused)
     if task.declared is None or claim is None or claim.state != claims.BOUND:
@@ -218,9 +218,9 @@ def _is_ours_here(view: HostView, domain: Domain, claim: Claim) -> bool:
 
 
 def _guard_other_controller(view: HostView, task: PruneSlot | FinishDetach, author: tasks.Author) -> None:
-    """Raises OtherController if another controller's inventory declared the slot lately, and neither has a site.
+    """Raises OtherController if another controller's inventory declared the slot lately, without naming a site.
 
-    Otherwise each of the two would remove every night what the other one gives.
+    Otherwise each of two controllers could remove every night what the other one gives.
     """
     domain = plans.find_domain(view, task.uuid)
     claim = domain.claim(task.slot)
@@ -255,12 +255,13 @@ def _days(earlier: str, later: str) -> float | None:
 
 
 def plan_freeing(view: HostView, task: PruneSlot | FinishDetach, author: tasks.Author) -> PlannedTask:
-    """Free a slot no longer declared, or whose detach has begun. Raises as a detach does, and ConflictingClaim."""
+    """Free a slot no longer declared, or whose detach has begun. Raises what a detach raises, and OtherController."""
     _guard_other_controller(view, task, author)
     domain = plans.find_domain(view, task.uuid)
     claim = domain.claim(task.slot)
     if isinstance(task, tasks.FinishDetach) and (claim is None or claim.state != claims.LEAVING):
-        return PlannedTask(task=task, plan=plans.Plan(vm=domain, slot=task.slot, steps=(), findings=()))  # given since
+        # Its detach was finished since, or a task before this one attached something.
+        return PlannedTask(task=task, plan=plans.Plan(vm=domain, slot=task.slot, steps=(), findings=()))
     request = detach.DetachRequest(vm=task.uuid, slots=(task.slot,), by=author.by, at=author.at)
     plan = detach.plan_detach(view, request)
     why = drifts.of_undeclared if isinstance(task, tasks.PruneSlot) else drifts.of_half_freed

@@ -1,6 +1,6 @@
 """The VMs that are to start with their host, but could not: `reconcile --start` starts those whose vGPUs are whole.
 
-After a boot libvirt starts them once. It fails where a vGPU was not there yet, and libvirt never tries again.
+After a boot libvirt starts them once. The start fails if a vGPU is not there yet, and libvirt never tries again.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def of_host(view: HostView, declared: HostDeclaration) -> tuple[Task, ...]:
 
 
 def plan_start(view: HostView, task: StartVm) -> PlannedTask:
-    """Start the VM, unless it runs by now. Refused while one of its vGPUs is not as its claim says."""
+    """Start the VM, unless it runs by now. Raises RefusedPlan if a vGPU of it is lazy, or not as its claim says."""
     domain = view.domain(task.uuid)
     if domain is None or not findings.could_not_start(view, domain):
         return PlannedTask(task=task)
@@ -57,7 +57,7 @@ def plan_start(view: HostView, task: StartVm) -> PlannedTask:
 
 
 def _is_whole(view: HostView, domain: Domain, claim: Claim) -> bool:
-    """Whether the VM would start with the vGPU of the claim. False if nobody can tell, or if a saved image lacks it."""
+    """Whether the VM would start with the claim's vGPU. False if that is unknown, or if a saved image lacks it."""
     if claim not in tasks.own_claims(view, domain) or claim.state != claims.BOUND:
         return False
     return findings.to_mend(view, domain, claim) == () and not findings.lacks_in_image(view, domain, claim)

@@ -44,7 +44,7 @@ def plan_task(view: HostView, declared: HostDeclaration, task: Task, author: tas
 
 
 def _tell_where(task: Task, error: errors.VgpumgrError) -> None:
-    """Add the inventory's line to an error that only its correction ends; that a host has no room is no such error."""
+    """Add the inventory's line to an error that only a corrected line ends. Lack of room is no such error."""
     match task:
         case EnsureSlot(declared=declared) if declared is not None:
             where = str(declared.where)

@@ -1,9 +1,8 @@
-"""The work on a host: a task for each slot that is wanted, each that no longer is, and each scheduler.
+"""The work on a host as tasks: one for each slot to serve or to free, and for each setting of a GPU.
 
-reconcile finds EnsureSlot and PruneSlot; a user requests ServeSlot, Adopt, SetCordon, FreeInstances, MoveSlot and
-ConvertSlot; SetGpuScheduler, SetGpuMode and KeepInstances can be either. What is no longer declared goes first (it
-makes room), then come modes and schedulers (an empty GPU takes one without moving anything), then vGPUs: those with a
-place before new.
+reconcile finds EnsureSlot, PruneSlot, FinishDetach and StartVm. SetGpuScheduler, SetGpuMode and KeepInstances are found
+or requested; all other tasks are requested by a user. Undeclared slots are freed first, which makes room. Then come
+modes and schedulers: an empty GPU takes one without moving anything. Then come vGPUs, those with a place before new.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ RECONCILE = "reconcile"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Author:
-    """One pass over tasks: who runs it (user@controller) and when (RFC 3339, UTC). Its claims record both."""
+    """Who works on tasks (`by`: user@controller) and when (`at`: RFC 3339, UTC). The claims written record both."""
 
     by: str
     at: str
@@ -60,9 +59,9 @@ class OfSlot:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EnsureSlot(OfSlot):
-    """Give a slot what was declared for it, or what its claim once got. `declared` None: only the claim wants it.
+    """Give a slot what was declared for it, what its claim once got, or what waits for room in it since an attach.
 
-    `wait`: what waits there since an attach without room.
+    `declared`: None if the inventory does not declare the slot. `wait`: what waits, if anything does.
     """
 
     declared: SlotDeclaration | None
@@ -117,7 +116,7 @@ class StartVm:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OfGpu:
-    """`gpu_id` is the GPU's PCI address or UUID."""
+    """A task about a GPU. `gpu_id`: its PCI address or UUID."""
 
     gpu_id: str
 
@@ -130,7 +129,7 @@ class OfGpu:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetGpuScheduler(OfGpu):
-    """Set a GPU's scheduler. `where`: the declaring line of the inventory; None: user request."""
+    """Set a GPU's scheduler. `where`: the declaring line of the inventory; None: a user requests it."""
 
     wish: SchedulerWish
     where: str | None = None
@@ -148,10 +147,10 @@ class SetGpuScheduler(OfGpu):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetGpuMode(OfGpu):
-    """Set a GPU's mode. `where`: see SetGpuScheduler.
+    """Set a GPU's mode. `where`: the declaring line of the inventory; None: nothing declares the mode.
 
-    `kept`: nobody asks for it now, but missing vGPUs were made in it, and the inventory says nothing else. `reset`: the
-    GPU may be reset if MIG needs that.
+    `kept`: nobody requests the mode now, but missing vGPUs were made in it, and the inventory declares no other.
+    `reset`: the GPU may be reset if MIG needs that.
     """
 
     mode: Mode
@@ -172,7 +171,7 @@ class SetGpuMode(OfGpu):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServeSlot:
-    """What a user requests of a slot. `vm`, `uuid`: the VM found; for a detach, perhaps one only in the ledger."""
+    """What a user requests of a slot. `vm`, `uuid`: the VM; a detach may be for a VM that only the ledger names."""
 
     vm: VmName
     uuid: VmUuid
@@ -211,7 +210,7 @@ class ServeSlot:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Adopt:
-    """The user wants existing vGPUs entered into the ledger; if none is named, all that can be proved."""
+    """The user wants existing vGPUs entered into the ledger; if none is named, all whose owner is proved."""
 
     vgpus: tuple[MdevUuid | PciAddress, ...] = ()
 
@@ -226,7 +225,10 @@ class Adopt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetCordon:
-    """The user keeps new vGPUs off a host or a part of it; `reason` None: lift it. `keep`, `vf`: see CordonRequest."""
+    """The user keeps new vGPUs off a host, or only a GPU or `vf` (a virtual function's address).
+
+    `reason` None: the cordon is lifted. `keep`: an existing cordon stays as it is, even with another reason.
+    """
 
     gpu_id: str | None
     vf: str | None = None
@@ -307,7 +309,8 @@ class MoveSlot(OfSlot):
 class ConvertSlot(OfSlot):
     """The user wants what a GPU had before its framework was changed: the slot gets the same again on that GPU.
 
-    A slot that no claim wants is freed. `why` says which of the two. `blocked`: why nothing may be done about it.
+    A slot that no claim wants is freed. `why` says which of the two. `blocked`: the error that refuses the task; None
+    if nothing does.
     """
 
     uuid: VmUuid
@@ -320,7 +323,7 @@ class ConvertSlot(OfSlot):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FreeInstances(OfGpu):
-    """The user wants the cached GPU instances of a GPU removed."""
+    """The user wants the cached (idle) GPU instances of ours removed from a GPU."""
 
     verb = "gc"
     why = "requested"
@@ -332,7 +335,7 @@ class FreeInstances(OfGpu):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeepInstances(OfGpu):
-    """Make the GPU instances that are declared or requested for a GPU. `where`: see SetGpuScheduler."""
+    """Make the GPU instances that are declared for a GPU (`where`: the line) or requested by a user (`where` None)."""
 
     profiles: tuple[str, ...]
     where: str | None = None
@@ -401,7 +404,7 @@ def of_modes(view: HostView, declared: HostDeclaration) -> Iterator[SetGpuMode]:
 
 
 def _declared(view: HostView, declared: HostDeclaration, setting: settings.Setting) -> Iterator[tuple[str, OfGpus]]:
-    """Each GPU with its declaration of a setting, by its own entry or by its board; an entry's GPU may be missing."""
+    """Each GPU that has an entry of its own, even if the GPU is missing; then each whose board declares the setting."""
     yield from ((gpu.gpu_id, gpu) for gpu in declared.gpus)
     for gpu in sorted(view.snapshot.gpus, key=lambda item: item.pci):
         board = settings.of_board(gpu, declared.of_gpus, setting)
@@ -410,7 +413,7 @@ def _declared(view: HostView, declared: HostDeclaration, setting: settings.Setti
 
 
 def _kept_modes(view: HostView, declared: HostDeclaration) -> Iterator[SetGpuMode]:
-    """The modes of a `mode set` that a reboot ended; reconcile restores what was, as it does for attach."""
+    """The modes that a reboot ended and that nothing declares: reconcile restores them for the vGPUs made in them."""
     for gpu in sorted(view.snapshot.gpus, key=lambda item: item.pci):
         entry = settings.deciding(gpu, declared.of_gpus, "mode")
         mode = modes.ended(view, gpu) if entry is None else None
@@ -421,8 +424,8 @@ def _kept_modes(view: HostView, declared: HostDeclaration) -> Iterator[SetGpuMod
 def _unfinished(view: HostView, declared: HostDeclaration) -> Iterator[FinishDetach]:
     """The detaches that were begun but not finished.
 
-    A restored old definition may show one. It says nothing about the later vGPU of that slot, so it counts only if the
-    slot is declared.
+    An old definition, once restored, may show such a detach although its slot has a later vGPU. Then it counts only if
+    the slot is declared.
     """
     for domain in sorted(view.domains, key=lambda item: item.name):
         for claim in own_claims(view, domain):
@@ -511,12 +514,12 @@ def own_claims(view: HostView, domain: Domain) -> tuple[Claim, ...]:
 
 
 def is_of_other_site(declared: HostDeclaration, claim: Claim | Wait) -> bool:
-    """Whether the claim is from another site's inventory, which decides about it. One without a site is any site's."""
+    """Whether another site's inventory declared the claim, and decides about it. False for a claim without a site."""
     return claim.origin == claims.INVENTORY and claim.site is not None and claim.site != declared.site
 
 
 def site_text(declared: HostDeclaration) -> str:
-    """What a message calls the inventory at hand, beside another site's."""
+    """How a message calls the present inventory where it names another site's, too."""
     return "this one, which names no site" if declared.site is None else f"this one, of site {declared.site}"
 
 
@@ -526,7 +529,7 @@ def may_prune(declared: HostDeclaration, claim: Claim | Wait) -> bool:
 
 
 def declaration(declared: HostDeclaration, vm: VmName, slot: Slot) -> SlotDeclaration | None:
-    """What the inventory says about a slot of a host's VM."""
+    """The inventory's declaration of a slot of a host's VM; None if it has none."""
     entry = declared.vms.get(vm)
     return entry.slots.get(slot) if entry else None
 

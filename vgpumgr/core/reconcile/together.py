@@ -1,6 +1,6 @@
 """Many slots of one host, requested by one command and planned together, before anything is changed.
 
-Spread may give the first two small vGPUs a GPU each, and then an equal-size GPU is missing for a large one. So if the
+The policy spread may give each of two small vGPUs a GPU; then none is empty for a large one in equal-size mode. If the
 requested order has no place for all, others are tried: one of each kind first, so that each kind has its GPU.
 """
 
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 def plan_together(view: HostView, declared: HostDeclaration, todo: Sequence[ServeSlot], author: Author) -> HostPlan:
     """The plan of all tasks, in the order in which they are to be done.
 
-    A refusal concerns only its own task. Orders are tried until one has a place for every task. The order with the
-    fewest refusals counts, the first of several.
+    A refusal concerns only its own task. Orders are tried until one has a place for every task. Of the orders tried,
+    the one with the fewest refusals counts, the first if several have as few.
     """
     best: tuple[PlannedTask, ...] = ()
     for order in _orders(todo):

@@ -27,7 +27,7 @@ def findings(facts: HostSnapshot, declared: HostDeclaration) -> Iterator[Finding
     """A finding for each setting of a host that nothing declares, with the GPUs that have it."""
     by_setting: dict[tuple[str, Command], list[tuple[str, Command]]] = {}
     for gpu in sorted(facts.gpus, key=lambda one: one.pci):
-        if gpu.framework is None:  # passed through whole: it has none, and a board's declaration is not about it
+        if gpu.framework is None:  # passed through whole: it has no setting, and no board's declaration is about it
             continue
         for what, ends in (*_scheduler(facts, gpu, declared), *_mode(facts, gpu, declared)):
             by_setting.setdefault((what, ends("GPU")), []).append((gpu.pci, ends(gpu.pci)))

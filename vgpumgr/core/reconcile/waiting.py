@@ -29,7 +29,7 @@ def instead(
     refused: errors.NoCapacity,
     served: Callable[[HostView], AnyPlan],
 ) -> errors.VgpumgrError:
-    """InUse, with what it waits for, if `served` fits once a GPU has its declared setting; else the refusal."""
+    """InUse, with what the slot waits for, if `served` succeeds once a GPU has its declared setting; else `refused`."""
     for gpu, what, setting in _settings(view, declared):
         try:
             setting(view)
@@ -37,7 +37,7 @@ def instead(
             if busy.until is None or not _would_serve(view, setting, served):
                 continue
             until = f"GPU {gpu.pci} can be given its {what}, once it is idle"
-            hint = explained(refused).hint  # explained() would find none for an InUse
+            hint = explained(refused).hint  # explained() finds no hint for an InUse
             return errors.InUse(refused.what, host=refused.host, details=refused.details, hint=hint, until=until)
         except errors.VgpumgrError:
             continue

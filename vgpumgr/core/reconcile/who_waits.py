@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WaitingSlot:
-    """`since` (RFC 3339, UTC) and `by` are None until a reconcile has noted the slot.
+    """A slot that waits. `since` (RFC 3339, UTC) and `by` are None until an attach or a reconcile has noted it.
 
-    `refused`: why it has no room, per GPU, with what would help as its hint. None: the next reconcile serves it.
+    `refused`: why it has no room, per GPU, with what would help as its hint. None: the next reconcile serves the slot.
     """
 
     host: HostName
