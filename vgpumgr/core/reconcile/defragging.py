@@ -181,7 +181,7 @@ class _Search:
     def _search(
         self, view: HostView, pending: tuple[_Wanted, ...], moves: _Moves, left: int, need: int
     ) -> tuple[MoveSlot, ...] | None:
-        """The tasks that place all of `pending` and make the wish fit `need` times, by up to `left` more moves; or None."""
+        """The tasks that place all of `pending` and make the wish fit `need` times; None if `left` moves do not do."""
         state = _state(pending, moves, left)
         if state in self._failed or self.states > MOST_STATES:
             return None

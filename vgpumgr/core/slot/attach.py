@@ -51,7 +51,7 @@ LIVE = Option("--live")
 def plan_attach(view: HostView, request: AttachRequest) -> Plan:
     """Plan the steps that give the slot its wish. Raises RequestError or RefusedPlan; changes nothing.
 
-    The slot's present vGPU is removed last; but first, if otherwise there is no room for the new one.
+    The slot's present vGPU is removed last, or first if there is no room for the new one otherwise.
     """
     try:
         plan = _plan_attach(view, request)
@@ -151,7 +151,7 @@ def to_mend(view: HostView, domain: Domain, claim: Claim) -> tuple[plan_steps.St
 def plan_mending(view: HostView, request: AttachRequest) -> Plan:
     """Plan the repair of a slot that already has its wish: its vGPU, its definition, its claim.
 
-    Destroys nothing; an entry goes whose vGPU cannot come back, because its GPU has another framework now.
+    No vGPU is destroyed. Ledger entries are dropped if their vGPUs cannot come back after a change of driver or kernel.
 
     A managed-save image forbids changing the definition, but not re-creating the vGPU: the image needs it.
     Raises as plan_attach does.
@@ -311,7 +311,7 @@ def _attach_steps(
     same = current.binding == bound.binding and claims.said_by(current) == claims.said_by(bound)
     if current.state != claims.BOUND or elsewhere or not same:
         steps.append(plan_steps.PutClaim(vm=domain.uuid, vm_name=domain.name, claim=bound, before=current))
-    if plugged is not None:  # last: whatever ends the run before it leaves a VM that waits for its next start
+    if plugged is not None:  # last: if the run ends before it, the VM has the vGPU at its next start
         steps.append(plugged)
     return steps
 
@@ -325,7 +325,7 @@ def _vgpu_steps(
     *,
     param: str | None,
 ) -> tuple[plan_steps.Step, ...]:
-    """The steps that make, enter or defer the vGPU. Raises RefusedPlan for a lazy one that a running VM wants."""
+    """The steps that make, enter or defer the vGPU. Raises RefusedPlan if a lazy vGPU is requested with --live."""
     host, entry = view.snapshot.host, view.snapshot.entries.named(target.key)
     lazy = view.lazy and expect == plan_steps.EMPTY if entry is None else entry.lazy
     if lazy and request.live and view.snapshot.vgpu_of(target) is None:
@@ -350,9 +350,9 @@ def _vgpu_steps(
 
 
 def _before(view: HostView, domain: Domain, slot: Slot, target: VgpuSpec) -> int | None:
-    """The generation whose plugin parameters a vGPU keeps: its own if re-created, else the last one; None: none.
+    """The generation whose plugin parameters a vGPU keeps: its own if re-created, else the last one; None: no such.
 
-    After an exchange there may only be a pending claim: its vGPU does not exist yet, and the former one may be gone.
+    A pending claim stands for the generation before its own, since the claim's own vGPU does not exist yet.
     """
     claim = domain.claim(slot)
     generations = [entry.vgpu.generation for entry in view.entries(domain.uuid, slot)]
@@ -373,7 +373,7 @@ def _instance_steps(view: HostView, target: VgpuSpec) -> tuple[plan_steps.Instan
 
 
 def _bound(view: HostView, domain: Domain, request: AttachRequest, target: VgpuSpec) -> claims.Claim:
-    """The claim of the slot with that vGPU; it keeps former plugin parameters. Raises Unsure without a machine-id."""
+    """The slot's claim once it has the vGPU; former plugin parameters are kept. Raises Unsure without a machine-id."""
     machine = view.snapshot.machine
     if machine is None:
         raise errors.Unsure(
@@ -399,7 +399,7 @@ def _bound(view: HostView, domain: Domain, request: AttachRequest, target: VgpuS
 
 
 def _binding(view: HostView, machine: str, before: claims.Claim | None, target: VgpuSpec) -> claims.Binding:
-    """The vGPU in the claim. A lazy mdev's place there stays the first one: each start of its VM may take another."""
+    """How the claim names the vGPU. The claim of a lazy mdev keeps its first place: each start may take another one."""
     entry, fresh = view.snapshot.entries.named(target.key), claims.binding_of(machine, target)
     if entry is None or not entry.lazy or target.uuid is None or before is None:
         return fresh
@@ -427,7 +427,7 @@ def _grant(view: HostView, request: AttachRequest, target: VgpuSpec) -> Grant | 
 
 
 def _guard_alias(domain: Domain, wanted: Hostdev) -> None:
-    """Libvirt accepts an alias only once, and answers a duplicate with an internal error."""
+    """Raises ConflictingClaim if another device has the alias: libvirt answers a duplicate with an internal error."""
     if wanted.alias in domain.other_aliases:
         raise errors.ConflictingClaim(
             say("{} already has a device with the alias {}, which is not a host device", domain.name, wanted.alias),
@@ -450,8 +450,8 @@ def _guard_shared(view: HostView, domain: Domain, wanted: Hostdev) -> None:
 def _is_claimed(claim: Claim, bound: Claim) -> bool:
     """Whether the slot's claim names this vGPU already.
 
-    A bound claim does so even if the vGPU's card has another address now. It stays bound while the vGPU is re-created
-    there: the next reconcile can finish that, but would make nothing for a pending claim from an attach.
+    A bound claim does so even if the vGPU's card has another address now. The claim stays bound while the vGPU is
+    re-created there: the next reconcile can finish that, but would make nothing for a pending claim of an attach.
     """
     had, has = claim.binding, bound.binding
     if (

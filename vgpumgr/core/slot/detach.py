@@ -1,4 +1,4 @@
-"""Freeing slots: claim leaving, hostdev out, vGPU destroyed, claim gone; and guards against freeing what is in use."""
+"""Plans that free slots: mark the claim, remove the hostdev, destroy the vGPU, drop the claim. They refuse any use."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 class DetachRequest:
     """`by` and `at` go into the leaving claim. `keep_snapshots` frees a device even if snapshots name it.
 
-    `live`: take it out of a running VM, too. `gone`: the last known name, if the host no longer has the VM; then only
-    its ledger entries are freed.
+    `live`: take the device out of a running VM, too. `gone`: the VM's last known name, if the host no longer has the
+    VM; then only its ledger entries are freed.
     """
 
     vm: VmUuid
@@ -77,7 +77,7 @@ def plan_detach(view: HostView, request: DetachRequest) -> Plan:
 def entering(
     view: HostView, domain: Domain, slot: Slot, *, keep: int | None
 ) -> tuple[list[plan_steps.EnterVgpu], list[Finding]]:
-    """The step that enters the vGPU of the slot's claim, before it is freed, if the ledger lacks it and it is proved.
+    """The step that enters the claim's vGPU into the ledger before it is freed, if it is proved and missing there.
 
     A vGPU that is not proved stays, with a finding. `keep`: the generation that the slot keeps. Raises Unsure.
     """
@@ -120,7 +120,7 @@ def _hidden(view: HostView, place: VgpuSpec | claims.Binding, vm: VmName, slot: 
 
 
 def _plan_gone(view: HostView, request: DetachRequest, vm: GoneVm) -> Plan:
-    """Plan for a VM of which only ledger entries and their hardware are left. What another VM uses stays."""
+    """Plan for a VM of which only ledger entries and their hardware are left. Raises InUse if another VM uses any."""
     guard_ledger(view)
     steps: list[plan_steps.Step] = []
     findings: list[Finding] = []
@@ -139,7 +139,7 @@ def _plan_gone(view: HostView, request: DetachRequest, vm: GoneVm) -> Plan:
 
 
 def _keeping(vm: str, slot: Slot) -> str:
-    """The command that frees it anyway. It is always a detach, because reconcile has no --keep-snapshots."""
+    """The command that frees a slot whose vGPU snapshots name: a detach, since reconcile has no --keep-snapshots."""
     return say("`{}` to free it anyway", command("detach", vm, slot=slot, options=("--keep-snapshots",)))
 
 
@@ -161,7 +161,7 @@ def _free_slot(
     *,
     before: Sequence[plan_steps.Step],
 ) -> list[plan_steps.Step]:
-    """`before`: the steps that free earlier slots; the devices that they remove count as removed."""
+    """The steps that free one slot. `before`: the steps that free earlier slots; their devices count as removed."""
     claim = domain.claim(slot)
     entries = tuple(ownership.entry_of(view, step.vgpu) for step in enter_steps)
     devices = [device for device in domain.live or () if _goes_with(view, domain, slot, device)]
@@ -184,7 +184,7 @@ def _free_slot(
 
 
 def _freed(view: HostView, domain: Domain, slot: Slot) -> tuple[LedgerEntry, ...]:
-    """The entries to free; none for a copied claim, which names another VM's vGPU: only the definition is cleaned."""
+    """The entries to free. None of a VM with a copied claim, which names another VM's vGPU: only its hostdev goes."""
     return () if domain.copied else view.entries(domain.uuid, slot)
 
 
@@ -232,7 +232,7 @@ def destroy_steps(
     *,
     unplugged: Collection[Device] = (),
 ) -> list[plan_steps.Step]:
-    """Steps that free ledger entries whose hostdev the same plan removes. Raises if something holds one.
+    """Steps that free ledger entries whose hostdev the same plan removes. Raises if something holds one of the vGPUs.
 
     `unplugged`: the devices that the plan takes out of the running VM before, so that the VM's use of them ends.
     """
@@ -369,7 +369,7 @@ def _hint_untold(view: HostView) -> str:
 
 
 def _hint_in_use(view: HostView, vm: Domain | GoneVm, entry: LedgerEntry) -> str:
-    """The hint for a vGPU in use. If another VM's document names it, that must change: this VM may have been off."""
+    """The hint for a vGPU in use. If another VM could start with it, the hint is about that VM: this one may be off."""
     others = [namer for namer in sharing.namers(view, entry.vgpu.device, but=vm.uuid) if namer.can_start]
     neighbours = views.neighbours(view, entry.vgpu)
     if others:
@@ -384,7 +384,7 @@ def _way_out(vm: Domain | GoneVm) -> str:
 
 
 def drift(ours: VgpuSpec, vgpu: Vgpu, *, hint: str) -> errors.Unsure:
-    """The refusal of hardware whose type is not its entry's: it is not assumed to be ours."""
+    """The refusal of hardware whose type differs from its ledger entry's: it is not assumed to be ours."""
     type_text = "a type that cannot be read" if vgpu.type_id is None else vgpu.type_name or f"type {vgpu.type_id}"
     return errors.Unsure(
         say(
@@ -408,7 +408,7 @@ def _guard_live(domain: Domain, slot: Slot) -> None:
 
 
 def guard_ledger(view: HostView) -> None:
-    """Nothing is changed on a host whose ledger cannot be read. Raises LedgerBroken."""
+    """Raises LedgerBroken for a host whose ledger cannot be read: nothing is changed there."""
     broken = ledger_broken(view.snapshot)
     if broken is not None:
         raise broken

@@ -32,7 +32,7 @@ _UNREAD: Final = frozenset({Cause.NO_TYPES, Cause.UNREADABLE})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Granted:
-    """That many vGPUs of one type."""
+    """How many vGPUs of one type are granted."""
 
     type_name: str
     count: int
@@ -52,7 +52,7 @@ class HowMany:
 
 
 def how_many(view: HostView, gpu: Gpu, ask: Ask, barred: Barred) -> HowMany:
-    """How often this wish would be granted on this GPU. `barred`: see placement.consider."""
+    """How often this wish would be granted on this GPU. `barred`: says why a function must not be used, or None."""
     first = _next(view, gpu, ask, barred)
     if isinstance(first, Refusal):
         return HowMany(count=_none(first), why=first.text, cause=first.cause)
@@ -98,7 +98,7 @@ def _none(refusal: Refusal) -> int | None:
 
 
 def shut_to_every_vm(view: HostView, gpu: Gpu, parent: Parent | None) -> HowMany | None:
-    """Why attach would refuse every VM: the host lacks its ledger or its machine-id, or no VM could start."""
+    """Why attach would refuse every VM: no ledger, no machine-id, or no VM could start. None: it would not."""
     if view.snapshot.ledger is None:
         return HowMany(count=None, why=f"the ledger cannot be read: {views.why_unknown(view.snapshot, 'ledger')}")
     if view.snapshot.machine is None:
@@ -132,7 +132,10 @@ def steps_of(view: HostView, candidate: Spot, number: int) -> tuple[steps.Step, 
 def steps_at(
     view: HostView, gpu: Gpu, parent: Parent, kind: VgpuType, *, number: int, start: int | None = None
 ) -> tuple[*tuple[steps.InstanceStep, ...], steps.CreateVgpu]:
-    """The same on that function. `start`: where in the GPU it is to lie; it lies elsewhere if that is not free."""
+    """The steps that make a vGPU of this type on this function, for an imaginary VM; in MIG mode its instance first.
+
+    `start`: where in the GPU the vGPU is to lie; if that place is not free, it lies elsewhere.
+    """
     snapshot = view.snapshot
     spec = new_vgpu.imagined(snapshot, gpu, parent, kind, number=number, start=start)
     home = division.of(gpu).home(snapshot, gpu, kind, before=instances.place_at(gpu, kind, start))

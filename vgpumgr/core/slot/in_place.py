@@ -1,8 +1,8 @@
 """Exchanging a slot's vGPU at its own place: the old one is removed first, because the new one fits only there.
 
 If a GPU in equal-size mode holds nothing else, another size fits only once the old vGPU is gone. If a run ends in
-between, the VM's claim still asks for the old vGPU: the same command continues; reconcile would re-create the old one.
-If the new one cannot be created, undoing the steps re-creates the old one at its place.
+between, the VM's claim still asks for the old vGPU: the same command continues, while reconcile would re-create the old
+vGPU. If the new one cannot be created, undoing the steps re-creates the old one at its place.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 def leaving_steps(view: HostView, domain: Domain, slot: Slot) -> tuple[plan_steps.Step, ...]:
     """The steps that free the slot's vGPU but keep its claim; none without a vGPU. Raises if anything holds it."""
-    old = view.entries(domain.uuid, slot)  # also one whose vGPU is gone already: it keeps its place until it is freed
+    old = view.entries(domain.uuid, slot)  # even if the vGPU is gone: an entry keeps its place until it is freed
     if not old:
         return ()
     free = command("detach", domain.name, slot=slot, options=["--keep-snapshots"])

@@ -1,4 +1,4 @@
-"""Lazy vGPUs (docs/lazy.md): where a new one is to be made, and what frees one that its VM's end has left behind."""
+"""Lazy vGPUs (docs/lazy.md): where a new one is to be made, and the step that frees one which outlasted its VM."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ def place(
     barred: Barred = none_barred,
     exact: ExactPlace | None = None,
 ) -> placement.Placed | placement.NoPlace:
-    """As placement.place, for a lazy vGPU: on a GPU in equal-size mode, on a function that no other vGPU has.
+    """The place for a lazy vGPU, or why there is none: a GPU in equal-size mode, a function that no other vGPU has.
 
-    First as if all lazy vGPUs were there at once. If that leaves no room, as if none were: then the GPUs with the
-    fewest lazy ones come first.
+    It is chosen as if all lazy vGPUs were there at once. If that leaves no room, it is chosen as if none were there:
+    then the GPUs with the fewest lazy vGPUs come first. `among`: only these GPUs; `exact`: only this place.
     """
     gpus = snapshot.gpus if among is None else among
     able = {gpu.uuid for gpu in gpus if gpu.mode in (EQUAL_SIZE, None)}
@@ -79,7 +79,7 @@ def _asleep(snapshot: HostSnapshot) -> HostSnapshot:
 
 
 def left_behind(view: HostView, domain: Domain, target: VgpuSpec) -> tuple[steps.EvacuateVgpu, ...]:
-    """The step that frees a lazy vGPU although its VM has ended; none while anything may hold it."""
+    """The step that frees a lazy vGPU that is still there although its VM is off; none while anything may hold it."""
     entry, vgpu = view.snapshot.entries.named(target.key), view.snapshot.vgpu_of(target)
     if entry is None or not entry.lazy or vgpu is None or domain.active or not vgpu.is_of(target):
         return ()

@@ -1,6 +1,6 @@
 """The refusals of a wish that no GPU of a host can take: every GPU with its reason, and what would fit.
 
-What could be changed on the host, is in explain/remedies.py, because that plans other commands.
+explain/remedies.py finds what could be changed on the host. It is apart, because it plans other commands.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class Shortage:
         return say("{}{}See `vgpumgr capacity`", fits, say("It would fit {}. ", would) if would else "")
 
     def error(self, would: str = "") -> errors.NoCapacity:
-        """The refusal. `would`: as for the hint."""
+        """The refusal. `would`: where the wish would fit after a change of the host, in words."""
         kind = errors.NotReady if self.is_not_ready else errors.NoCapacity
         return kind(self.message, details=_lines(self.verdict), hint=self.hint(would), shortage=self)
 
@@ -182,7 +182,7 @@ def dropped(
 
 
 def _nearest(gpu: Gpu, had: profiles.TypeName) -> VgpuType | None:
-    """The GPU's type that is called the same on its board of today, else the nearest in size of its series."""
+    """The GPU's present type with the same short name, else the one of the same series that is nearest in size."""
     like = (had.series, had.slices is None)
     kinds = [one for one in (gpu.types or {}).values() if (one.parsed.series, one.parsed.slices is None) == like]
     return min(

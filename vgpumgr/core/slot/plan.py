@@ -69,13 +69,13 @@ class AnyPlan(abc.ABC):
         return tuple(sorted({vm for step in self.steps if (vm := step.changed_vm) is not None}))
 
     def claims_of(self, vm: VmUuid) -> ClaimDocument | None:  # noqa: ARG002 -- a plan about a GPU touches no claim
-        """The claims of one of the plan's VMs, before any step. None if the plan is not about it, or it has none."""
+        """The claims of a VM before any step. None if the plan is not about the VM, or if the VM has no claims."""
         return None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan(AnyPlan):
-    """`placed`: where a new vGPU goes and why; None if there is no new one.
+    """A plan about one VM. `placed`: where a new vGPU goes and why; None if there is no new one.
 
     `parts`: the plans of several slots, carried out all or none; then these have their own `slot`, `placed`, `target`.
     """
@@ -127,7 +127,7 @@ def slots_of(view: HostView, vm: Domain | GoneVm) -> tuple[Slot, ...]:
 
 
 def of_host(view: HostView) -> tuple[object, ...]:
-    """What every plan about VMs reads of its host: GPUs, ledger, stuck writes, cordons, instances, reservations."""
+    """What every plan about VMs reads of its host: GPUs, ledger, blocked writes, cordons, instances, reservations."""
     facts = view.snapshot
     return (
         facts.gpus,
@@ -190,7 +190,7 @@ def find_domain(view: HostView, vm: VmUuid) -> Domain:
 
 
 def spec_of_entry(view: HostView, entry: LedgerEntry) -> VgpuSpec:
-    """A ledger entry for a step, with the VM's current name: by that the host program finds the QEMU and its log.
+    """An entry's vGPU with the VM's current name, for a step: by that name the host program finds QEMU and its log.
 
     The VM may have been renamed since the entry was written. If it is no longer defined, the entry's name stays.
     """

@@ -1,7 +1,7 @@
 """What the owners of VMs hold of the GPUs, and the guard that keeps each of them within its quota.
 
-Whatever the ledger names counts, whether its VM runs or not: a vGPU that is gone comes back, and one that is being
-freed is still there. It counts by the size in its type's name, so that one size is the same on all boards.
+Every vGPU in the ledger counts, whether its VM runs or not: a vGPU that is gone comes back, and one that is being freed
+is still there. A vGPU counts by the size in its type's name, so that one size is the same on all boards.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _NAMED = 8
 
 
 def memory_mib(type_name: str) -> int:
-    """The framebuffer of a type, by its name; 0 if that is no name of a type."""
+    """The framebuffer in MiB that a type's name states; 0 if the text is no name of a type."""
     name = profiles.read_type_name(type_name)
     return 0 if name is None else name.nominal_mib
 
@@ -53,7 +53,10 @@ def growth(view: HostView, after: HostView) -> dict[OwnerName, Amount]:
 
 
 def guard(view: HostView, plan: Plan) -> None:
-    """Raises OverQuota if the plan takes an owner over its quota; QuotaNotSeen if unread hosts leave that open."""
+    """Raises OverQuota if the plan takes an owner over its quota, QuotaNotSeen if that depends on unread hosts.
+
+    Raises StalePlan for an owner whose quota was not counted, because the host has changed since.
+    """
     if view.allowances is None or not view.quotas or not plan.steps:
         return
     with contextlib.suppress(simulate.ImpossibleStepError):  # whoever asked for the plan refuses it

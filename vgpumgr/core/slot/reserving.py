@@ -1,7 +1,7 @@
 """Reservations: places on a host's GPUs that are kept for VMs which do not exist yet. How they are made, taken, ended.
 
-A reserved place takes room like the vGPU that it is kept for. It ends when its VM takes it, when it is cancelled, or
-when its time is over by the host's clock.
+A reserved place takes room like the vGPU that it is kept for. Its reservation ends when a VM takes the place, when the
+reservation is cancelled, or when its time is over by the host's clock.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ LIST: Final = Command("vgpumgr", "reserve", "list")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReserveRequest:
-    """`places`: the number of each place within the reservation, from 0, and its GPU. `ttl_s`: how long it is kept."""
+    """`places`: each place's number within the reservation, from 0, and its GPU. `ttl_s`: the seconds it is kept."""
 
     name: str
     wish: Wish
@@ -52,14 +52,14 @@ class ReserveRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReservationPlan(plans.AnyPlan):
-    """`name`: the reservation's."""
+    """Steps that reserve or give up places of one reservation on a host. `name`: the reservation's name."""
 
     host: HostName
     name: str
 
     @property
     def kept(self) -> tuple[Reservation, ...]:
-        """The places that it reserves."""
+        """The places that the plan reserves."""
         steps = [step for step in self.steps if isinstance(step, SetReservation)]
         return tuple(Reservation(vgpu=step.vgpu, terms=step.terms) for step in steps if step.terms is not None)
 
@@ -86,7 +86,7 @@ def parse_name(text: str) -> str:
 
 
 def slot_of(number: int) -> Slot:
-    """The slot that stands for a place of a reservation, from 0."""
+    """The slot that stands for the place with this number in a reservation."""
     return Slot(f"vgpu{number}")
 
 
@@ -117,7 +117,7 @@ def keep(
 ) -> SetReservation:
     """The step that keeps a place, as attach would find it `among` these GPUs, or all. Raises NoCapacity.
 
-    `place`: the reservation's name, and which of its places it is.
+    `place`: the reservation's name, and the slot that stands for the place.
     """
     facts, (name, slot) = view.snapshot, place
     found = placement.consider(facts, ask, among=among, barred=sharing.barred_functions(view))
@@ -159,7 +159,7 @@ def ended(facts: HostSnapshot, one: Reservation) -> SetReservation:
 
 
 def taker(domain: Domain, slot: Slot) -> str:
-    """The slot whose vGPU is being made at a reserved place, as the place records it (Terms.taker)."""
+    """How a reserved place records the slot whose vGPU is being made there (Terms.taker): VM UUID/slot."""
     return f"{domain.uuid}/{slot}"
 
 

@@ -43,7 +43,7 @@ def serves(view: HostView, claim: Claim, request: AttachRequest) -> bool:
 
 
 def _why_refused(view: HostView, claim: Claim, request: AttachRequest) -> str | None:
-    """Why a claim with the same wish does not satisfy the request; None if it does."""
+    """Why a claim with the same wish does not satisfy the request, in words; None if it does."""
     if not request.allows(claim.binding.exact_place):
         return say("another GPU than {} names", Option("--gpu-id"))
     return _unmet(view, claim, request.conditions)
@@ -73,9 +73,9 @@ def _unmet(view: HostView, claim: Claim, conditions: Conditions) -> str | None:
 
 
 def ask_of(view: HostView, request: AttachRequest, claim: Claim | None) -> Ask:
-    """The request for the resolver.
+    """The request's wish with all that placing needs to interpret it.
 
-    If the claim has the same wish, its grant decides how much its fGPUs are.
+    If the claim has the same wish, the claim's grant decides how much its fGPUs are.
     """
     same = claim is not None and profiles.same_wish(claim.wish, request.wish)
     before = claim.grant if claim is not None and same else None
@@ -86,7 +86,7 @@ def ask_of(view: HostView, request: AttachRequest, claim: Claim | None) -> Ask:
 
 
 def _nodes_of(view: HostView, guest: Guest) -> frozenset[int]:
-    """The nodes that a VM is pinned to: its memory, else its CPUs, as far as those are a GPU's neighbours."""
+    """The NUMA nodes that a VM's memory is pinned to; else the nodes of the GPUs that are near the VM's CPUs."""
     near = ((gpu.numa_node, guests.numbers(gpu.local_cpus or "")) for gpu in view.snapshot.gpus)
     return guest.numa_nodes or frozenset(node for node, cpus in near if node is not None and cpus & guest.cpus)
 
@@ -94,10 +94,10 @@ def _nodes_of(view: HostView, guest: Guest) -> frozenset[int]:
 def find_target(
     view: HostView, domain: Domain, request: AttachRequest, *, at: Reservation | None = None
 ) -> tuple[VgpuSpec, placement.Placed | None, steps.Missing | None]:
-    """The slot's desired vGPU; its placement if it is new; what its step must expect there, None if it exists already.
+    """The slot's desired vGPU; its placement, if it is new; and what a step must expect there, None without a step.
 
-    `at`: the reservation whose place a new one gets; the view must not have it.
-    `steps.ENTER`: the vGPU exists and is proved to be the claim's, but the ledger does not name it.
+    `at`: the reservation whose place a new vGPU gets; the view must be without that reservation.
+    A step expects `steps.ENTER` if the vGPU exists and is proved to be the claim's, but the ledger does not name it.
     """
     claim = domain.claim(request.slot)
     _guard_claim(view, domain, request, claim)
@@ -234,7 +234,7 @@ def _kept_entry(
 ) -> LedgerEntry | None:
     """The newest ledger entry, if it satisfies the wish: its vGPU is then the target, with the same generation.
 
-    Raises if it cannot be re-created, unless the request has --replace.
+    Raises if the entry does not satisfy the wish, or its vGPU cannot be re-created, unless the request has --replace.
     """
     usable = [entry for entry in entries if entry.state != LEAVING]
     if not usable or (claim is not None and claim.generation > usable[-1].vgpu.generation):
@@ -269,7 +269,7 @@ def _kept_entry(
 
 
 def _fits(view: HostView, request: AttachRequest, claim: Claim | None, entry: LedgerEntry) -> bool:
-    """Whether an entry's vGPU serves the request. A claim with the same wish has the wish's grant."""
+    """Whether an entry's vGPU serves the request. A claim with the same amount says to which type that amount came."""
     if claim is not None and plugin_params.missing(request.conditions.param, claim.conditions.param) is not None:
         return False  # a vGPU gets its parameters when it is made, and a claim in another spelling says which
     same = claim if claim is not None and profiles.same_wish(claim.wish, request.wish) else None
@@ -291,7 +291,7 @@ def _fits(view: HostView, request: AttachRequest, claim: Claim | None, entry: Le
 
 
 def _exchange(vm: str, request: AttachRequest) -> str:
-    """The attach command that gives the slot a new vGPU. Reconcile's hints use it, too: it has no --replace."""
+    """The attach command that gives the slot a new vGPU. Hints of reconcile, which has no --replace, name it, too."""
     gpu = ("--gpu-id", request.gpus[0]) if request.gpus else ()
     return say("`{}`", command("attach", vm, slot=request.slot, options=(*request.options, *gpu, "--replace")))
 
@@ -392,7 +392,7 @@ def _expect(view: HostView, entry: LedgerEntry) -> Literal["empty", "same"] | No
 def _pending_place(
     view: HostView, request: AttachRequest, domain: Domain, claim: Claim | None
 ) -> tuple[VgpuSpec, placement.Placed] | None:
-    """The place in a claim without a ledger entry, if it is still free. Such a claim reserves nothing."""
+    """The vGPU of a claim without a ledger entry, and its placement, if its place is still free: it is not reserved."""
     if claim is None or not serves(view, claim, request) or claim.binding.host != view.snapshot.machine:
         return None
     device = claim.binding.device
@@ -405,9 +405,9 @@ def _pending_place(
 
 
 def _successor(view: HostView, request: AttachRequest, domain: Domain, past: VgpuSpec) -> placement.Placed | None:
-    """A vGPU of the same type at the place of `past`, which cannot come back as it was; None if it does not fit there.
+    """Where a vGPU of the same type takes the place of `past`, which cannot come back as it was; None if it cannot.
 
-    The view must not have the ledger entry of `past`. It had that place, so a cordon does not keep it away.
+    The view must be without the ledger entry of `past`. The slot had that place before, so no cordon keeps it away.
     """
     claim = domain.claim(request.slot)
     if claim is None or claim.generation < past.generation or not serves(view, claim, request):
@@ -420,7 +420,7 @@ def _successor(view: HostView, request: AttachRequest, domain: Domain, past: Vgp
 def reserved_for(view: HostView, domain: Domain, request: AttachRequest) -> Reservation | None:
     """The reserved place that the request takes: where its slot's vGPU is already, else the first that can be had.
 
-    None if it names no reservation, or has taken its place. Raises RequestError or NoCapacity.
+    None if the request names no reservation, or if its slot has taken a place. Raises RequestError or NoCapacity.
     """
     if request.reservation is None:
         return None
@@ -438,7 +438,7 @@ def reserved_for(view: HostView, domain: Domain, request: AttachRequest) -> Rese
 
 
 def _at(view: HostView, domain: Domain, request: AttachRequest, one: Reservation) -> placement.Placed | None:
-    """The request's vGPU at a reserved place, which the view must not have; None if the place does not take it."""
+    """The placement of the request's vGPU at a reserved place that the view no longer has; None if it does not fit."""
     gpu = view.snapshot.gpu_by_uuid(one.vgpu.gpu_uuid)
     choices = resolve.choices(gpu, ask_of(view, request, None)) if gpu is not None else ()
     grants = (
@@ -454,7 +454,7 @@ def _at(view: HostView, domain: Domain, request: AttachRequest, one: Reservation
 def _same_again(
     view: HostView, domain: Domain, slot: Slot, before: claims.Binding, *, grant: Grant | None, why: str
 ) -> placement.Placed | None:
-    """A vGPU of the same type at the same place, by their current ids; None if the place does not take it."""
+    """The placement of a vGPU of the same type at the same place, by their present ids; None if it does not fit."""
     gpu = view.snapshot.gpu_by_uuid(before.gpu_uuid)
     parent = gpu.parent_at(before.vf_index) if gpu else None  # its current address, if the card was moved
     vgpu_type = gpu.type_named(before.type_name) if gpu else None

@@ -1,7 +1,7 @@
 """The room that a host keeps for what is declared there: for VMs not defined yet, and for owners' reservations.
 
-It is taken as by a reservation, where the host's policy would place it now. It is written nowhere. For what finds no
-place, nothing is kept.
+The room counts as taken, as if it were reserved, where the host's policy would place the vGPUs now. It is written
+nowhere. If a declared vGPU has no place now, nothing is kept for it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def with_room_kept(
 ) -> HostView:
     """The host as a VM of this owner sees it: what is kept for others is taken.
 
-    `newcomer`: the VM is not declared there, so declared VMs that do not exist yet come before it.
+    `newcomer`: the VM is not declared on this host, so declared VMs that do not exist yet come before it.
     """
     if view.snapshot.ledger is None:
         return view
@@ -69,7 +69,7 @@ def planned(
     *,
     newcomer: bool,
 ) -> Plan:
-    """The plan of an owner's VM, whose new vGPUs leave what is kept for others. `newcomer`: see with_room_kept."""
+    """The plan of an owner's VM, whose new vGPUs leave what is kept for others. `newcomer`: the VM is not declared."""
     if newcomer:
         return plan_on(with_room_kept(view, declared, owner))
     plan = plan_on(view)
@@ -87,7 +87,7 @@ def _awaited(view: HostView, declared: HostDeclaration) -> Iterator[VmDeclaratio
 
 
 def missing(view: HostView, declared: HostDeclaration, one: ReservationDeclaration, *, newcomer: bool) -> int:
-    """How many places of a reservation its owner does not have yet. `newcomer`: VMs to come count as having theirs."""
+    """How many places of a reservation its owner lacks. `newcomer`: declared VMs to come count as having theirs."""
     ask = resolve.Ask.at_host(view, one.asked.wish, one.asked.conditions)
     entries = (entry.vgpu for entry in view.snapshot.ledger or ())
     have = sum(

@@ -1,4 +1,4 @@
-"""What waits in a slot for room on its host: noted in the VM's definition, ended once the slot is served or freed."""
+"""Wishes that wait for room on the host: each is noted in the VM's definition until its slot is served or freed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def may_pass(refused: errors.VgpumgrError) -> bool:
-    """Whether what was refused can be served as it is once the host has room, or its cordon is lifted."""
+    """Whether a refused request can be served as it is once the host has room, or once a cordon is lifted."""
     lacks_room = isinstance(refused, errors.NoCapacity) and not isinstance(refused, errors.ProfileNotHere)
     return lacks_room or isinstance(refused, errors.Cordoned)
 
@@ -29,7 +29,7 @@ def may_pass(refused: errors.VgpumgrError) -> bool:
 def plan_waiting(view: HostView, request: AttachRequest, refused: errors.VgpumgrError) -> Plan:
     """Plan to note that the slot waits for its wish; no steps if it does already.
 
-    Raises `refused` if it is not for lack of room, or the slot has something else.
+    Raises `refused` if neither room nor a cordon is its reason, if the slot has a claim, or if nothing can be noted.
     """
     domain = plans.find_domain(view, request.vm)
     if not may_pass(refused) or domain.claim(request.slot) is not None:
