@@ -15,11 +15,11 @@ __all__ = ["ABSENT", "EMPTY", "ENTER", "PRESENT", "SAME", "AnyStep", "Missing", 
 
 EMPTY: Final = "empty"
 SAME: Final = "same"
-ENTER: Final = "enter"  # like SAME, but no entry names it yet: EnterVgpu
+ENTER: Final = "enter"  # like SAME, but no ledger entry names the vGPU yet (EnterVgpu)
 PRESENT: Final = "present"
 ABSENT: Final = "absent"
 Missing = Literal["empty", "same", "enter"]
-"""What is at the place of a vGPU that is not whole."""
+"""What a vGPU lacks at its place: the hardware (empty), `made` in its ledger entry (same), or the entry (enter)."""
 
 
 class ImpossibleStepError(ValueError):
@@ -73,7 +73,7 @@ class AnyStep(abc.ABC):
 
     @property
     def is_apart(self) -> bool:
-        """Whether an undo goes on if it fails at this step: every evacuated vGPU is re-created, whatever else fails."""
+        """Whether an undo that fails at this step goes on: every evacuated vGPU is re-created, whatever else fails."""
         return False
 
     @property
@@ -113,9 +113,9 @@ class OfGpu(AnyStep):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OfHost(AnyStep):
-    """A step on a host's ledger or files. No driver has a say in it.
+    """A step on a host's ledger or files, which no driver can refuse.
 
-    `expect` of such a step: what must be there now, which an undo restores. None: nothing.
+    `expect` of such a step: what must be there now (None: nothing). An undo restores it.
     """
 
     host: HostName

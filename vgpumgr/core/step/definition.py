@@ -58,7 +58,7 @@ class ClaimStep(OfVm):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PutClaim(ClaimStep):
-    """Write one claim; `before` is the one it replaces. The claim's state determines the verb."""
+    """Write one claim; `before`: the claim that it replaces, if any. The new claim's state determines the verb."""
 
     claim: Claim
     before: Claim | None
@@ -191,7 +191,7 @@ class DetachHostdev(_OfDevice):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Live(OfVm):
-    """A step on a running VM. It is final, because its guest may have reacted to the change before an undo.
+    """A step on a running VM. It is final: the guest may have reacted to the change before an undo.
 
     `port`: the guest's PCI bus of the device; None: not on a root port.
     """
@@ -226,7 +226,7 @@ class PlugHostdev(_Live):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnplugHostdev(_Live):
-    """Ask the guest to release a device. It may refuse."""
+    """Ask the guest to release a device. The guest may refuse."""
 
     verb = "unplug_hostdev"
 
@@ -241,7 +241,7 @@ class UnplugHostdev(_Live):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartVm(OfVm):
-    """Start a VM that is shut off. Nothing undoes it: its guest may be at work by then."""
+    """Start a VM that is shut off. Nothing undoes the start: the guest may be at work by then."""
 
     verb = "start_vm"
     is_final = True

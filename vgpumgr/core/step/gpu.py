@@ -103,7 +103,7 @@ class SetMode(_Around):
         return replace(self, mode=self.expect, expect=self.mode, around=(), back=())
 
     def instead(self, nvml_code: int) -> tuple[SetMode | CreateVgpu | EvacuateVgpu, ...]:
-        """As for SetScheduler.
+        """The steps to take if the driver refused this one with this NVML return code because of its vGPUs; else none.
 
         nvml.h on Set…HeterogeneousMode: IN_USE if the GPU has vGPUs, NOT_SUPPORTED if it has no such mode.
         """
@@ -117,7 +117,7 @@ class SetMode(_Around):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetVfs(OfGpu):
-    """Make or remove the GPU's virtual functions. The GPU has no vGPUs then, and loses its GPU instances.
+    """Make or remove the virtual functions of a GPU without vGPUs. The GPU loses its GPU instances.
 
     `framework`: the vGPU framework of the GPU with virtual functions; None if unknown, because they are off now.
     """
@@ -141,9 +141,9 @@ class SetVfs(OfGpu):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetMig(OfGpu):
-    """MIG mode of a GPU without virtual functions. `expect`: its current mode.
+    """Turn MIG mode of a GPU without virtual functions on or off. `expect`: whether it is on now.
 
-    `profiles`: the GPU instance profiles that it will have, as far as they are known beforehand.
+    `profiles`: the GPU instance profiles that the GPU will have, as far as they are known beforehand.
     """
 
     on: bool
@@ -162,7 +162,7 @@ class SetMig(OfGpu):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResetGpu(OfGpu):
-    """A reset of this GPU alone. It has neither virtual functions nor vGPUs."""
+    """A reset of this GPU alone, without virtual functions or vGPUs. `profiles`: its GPU instance profiles after it."""
 
     profiles: tuple[InstanceProfile, ...] = field(compare=False)
 

@@ -25,7 +25,7 @@ __all__ = ["SetCordon", "SetReservation", "WriteModprobe"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteModprobe(OfHost):
-    """One file's text. None: no such file."""
+    """Write one file of module options. `text` None: remove the file; `expect` None: there is none now."""
 
     path: str
     text: str | None
@@ -53,7 +53,7 @@ class WriteModprobe(OfHost):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetCordon(OfHost):
-    """Cordon a GPU, one of its functions, or (all None) the host. `cordon` None ends the existing one."""
+    """Cordon a GPU, one of its functions, or the host (all of these None). `cordon` None ends the existing cordon."""
 
     gpu_uuid: GpuUuid | None
     gpu: PciAddress | None

@@ -55,11 +55,11 @@ class _OfVgpu(AnyStep):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreateVgpu(_OfVgpu):
-    """`expect` is `empty`; or `same` if the hardware exists, and only its ledger entry is set to made.
+    """Create a vGPU. `expect` is `empty`; or `same` if the hardware exists, and only its ledger entry is set to made.
 
-    `again`: the ledger has its entry from an earlier run, and an undo of this step keeps it. `runs`: see DestroyVgpu.
-    `param`: the requested plugin parameters. `replaces`: the generation of the slot's vGPU whose other parameters it
-    keeps; its own if it is re-created.
+    `again`: an evacuated vGPU comes back; an undo of this step keeps its ledger entry. `runs`: the VM runs without this
+    vGPU. `param`: the requested plugin parameters. `replaces`: the generation of the slot's vGPU whose other parameters
+    are kept; its own if it is re-created.
     """
 
     expect: Literal["empty", "same"]
@@ -93,7 +93,7 @@ class EnterVgpu(_OfVgpu):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DestroyVgpu(_OfVgpu):
-    """`expect` is `present`, or `absent` if only the ledger's entry is left.
+    """Destroy a vGPU and its ledger entry. `expect` is `present`, or `absent` if only the entry is left.
 
     `runs`: the VM runs without this vGPU; `listed`: NVML lists it although its VM is off. Both are for the host
     program's checks; the user's confirmation does not cover them.
@@ -120,7 +120,7 @@ class DestroyVgpu(_OfVgpu):
 class EvacuateVgpu(_OfVgpu):
     """Remove idle hardware briefly for an operation that needs an empty GPU. Its place stays reserved.
 
-    `runs` and `listed`: see DestroyVgpu.
+    `runs`: the VM runs without this vGPU; `listed`: NVML lists it although its VM is off.
     """
 
     runs: bool = field(default=False, compare=False)
@@ -136,7 +136,10 @@ class EvacuateVgpu(_OfVgpu):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeferVgpu(_OfVgpu):
-    """Enter a lazy vGPU, which libvirt's hook makes whenever its VM starts. `param`, `replaces`: see CreateVgpu."""
+    """Enter a lazy vGPU into the ledger: libvirt's hook makes it whenever its VM starts.
+
+    `param`: the requested plugin parameters. `replaces`: the generation of the slot's vGPU whose others are kept.
+    """
 
     param: str | None = None
     replaces: int | None = None
