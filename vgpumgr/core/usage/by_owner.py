@@ -23,9 +23,9 @@ _GIB = 1 << 30
 class OwnerUse:
     """The sums of one owner; `owner` None: of the vGPUs without owner. `hours`: how long the vGPUs are known to exist.
 
-    `gpu_hours`: each vGPU's hours times its share of the GPU, 1 / (how many of its type fit). `used`: the GPU hours in
-    which SM worked, also beyond that share. `gib_hours`: each vGPU's hours times its framebuffer in GiB. A vGPU for
-    which a value is unknown is left out of that sum; the sum is None if it is unknown for all.
+    `gpu_hours`: each vGPU's hours times its share of the GPU, 1 / (how many of its type fit). `used`: hours times the
+    mean SM use of the whole GPU, also beyond that share. `gib_hours`: each vGPU's hours times its framebuffer in GiB. A
+    vGPU for which a value is unknown is left out of that sum; the sum is None if the value is unknown for all.
     """
 
     owner: OwnerName | None
@@ -43,7 +43,7 @@ def by_owner(
     owner_of: Callable[[HostName, str | None], OwnerName | None],
     catalogue: Catalogue,
 ) -> tuple[OwnerUse, ...]:
-    """The sums by owner, sorted. The one without owner comes last."""
+    """The sums by owner, sorted by name. The sum of the vGPUs without owner comes last."""
     found: dict[OwnerName | None, OwnerUse] = {}
     length = window.length_us / _US_PER_HOUR
     for row in rows:
@@ -61,7 +61,7 @@ def by_owner(
 
 
 def _share(row: UsageRow, catalogue: Catalogue) -> float | None:
-    """The part of its GPU that a vGPU takes: by its type, else what it is entitled to."""
+    """The part of its GPU that a vGPU takes by its type; if the type is unknown, the share that it is entitled to."""
     name = None if row.type_name is None else profiles.read_type_name(row.type_name)
     most = None if name is None else catalogue.maximum(name.board, name)
     return row.entitled if most is None else 1 / most

@@ -31,7 +31,7 @@ class Row:
 
     @property
     def holder(self) -> Holder | None:
-        """The process that has it open; None if there is none, or it is not known."""
+        """The process that has the vGPU open; None if there is none, or if it is unknown."""
         return next((one for one in self.gpu.holders if one.instance in self.vgpu.instances), None)
 
     @property

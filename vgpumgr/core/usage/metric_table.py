@@ -20,7 +20,7 @@ VGPU = ("host", "gpu", "vm", "slot")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Metric:
-    """One family. `unit`: ratio (0 to 1), bytes, seconds, or 1. A stable one keeps its name, labels and meaning."""
+    """One metric. `unit`: ratio (0 to 1), bytes, seconds, or 1. A stable metric keeps its name, labels and meaning."""
 
     name: str
     kind: str

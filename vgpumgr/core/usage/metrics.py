@@ -33,7 +33,7 @@ _ENGINES = (
 
 
 class Series(NamedTuple):
-    """A value, and the label values in the order of the family's labels."""
+    """A value, and its label values in the order of the metric's labels."""
 
     labels: tuple[str, ...]
     value: float
@@ -66,7 +66,7 @@ def families(
 ) -> tuple[Family, ...]:
     """All of METRICS in their order. `now`: s since the epoch; a round begun more than `max_age_s` ago is left out.
 
-    A round that far in the future is left out too; it means that a clock was set back.
+    A round that begins more than `max_age_s` in the future is left out, too: a clock was set back.
     """
     hosts = tuple(hosts)
     values: dict[str, dict[tuple[str, ...], float]] = defaultdict(dict)
@@ -213,7 +213,7 @@ def _runs(vgpus: Sequence[VgpuReading]) -> int | None:
 
 
 def _sum(values: Iterable[int | Fraction | None]) -> int | Fraction | None:
-    """None if there are no values or any of them is unknown."""
+    """The sum; None if there are no values or any of them is unknown."""
     numbers = list(values)
     if not numbers or None in numbers:
         return None

@@ -1,4 +1,4 @@
-"""Since when each vGPU's VM has been off, as all rounds since show. Missing rounds and long pauses prove nothing."""
+"""Since when each vGPU's VM has been off, as every round since then shows. Missing rounds and pauses prove nothing."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ if TYPE_CHECKING:
 
 
 def followed(before: Mapping[VgpuKey, Off], one: Round, *, every_s: float | None) -> dict[VgpuKey, Off]:
-    """One host's vGPUs that are off, after one more round. What that round leaves unknown stays as it was."""
+    """One host's vGPUs whose VMs are off, after one more round. A vGPU that the round leaves unknown stays as it was.
+
+    `every_s`: the collector's interval; None: it ran once.
+    """
     if one.reading is None:
         return dict(before)
     states: dict[VgpuKey, set[State]] = {}

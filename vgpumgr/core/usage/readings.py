@@ -55,7 +55,7 @@ class VgpuReading:
     `vm`: the VM's name, now or when the vGPU was attached; None if unknown. `slot` None: foreign, or the sum of several
     vGPUs of one VM that look alike. `uuid`: the mdev's; `vf`: the VF's address. `instances`: NVML's handles, new with
     each start. `state`: running, off, or unknown if NVML does not report it. `entitled`: the share of the GPU that type
-    and scheduler policy promise. `load` covers (requested time, `at_us`].
+    and scheduler policy promise. `load`: the mean from the requested time until `at_us`.
     """
 
     vm: str | None
@@ -88,9 +88,9 @@ class Holder:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuReading:
     """One GPU. `sm`, `memory`: percent. `temperature_c`, `power_mw`: None if unknown or without a sensor. `policy`: the
-    graphics engine's scheduler policy. `mode`: whether it takes vGPUs of one size. `reported`: NVML reported what runs.
-    `listed`: the ledger could be read. Without either, `vgpus` may be incomplete. `made`: how many vGPUs sysfs shows on
-    it, idle foreign ones included; None if unread.
+    graphics engine's scheduler policy. `mode`: how the GPU is divided. `reported`: NVML reported what runs. `listed`:
+    the ledger could be read. If either is False, `vgpus` may be incomplete. `made`: how many vGPUs sysfs shows on the
+    GPU, idle foreign ones included; None if unread.
     """
 
     pci: PciAddress
@@ -147,7 +147,7 @@ class Cursor:
     gpus: Mapping[str, GpuCursor] = field(default_factory=dict)
 
     def since(self) -> dict[str, int]:
-        """The times for the host program's `sample`: only newer samples are wanted. In microseconds, by GPU."""
+        """The times after which samples are wanted, in microseconds by GPU, for the host program's `sample`."""
         return {pci: gpu.at_us for pci, gpu in self.gpus.items()}
 
 
@@ -185,7 +185,7 @@ class Round:
 
     @property
     def running(self) -> int | None:
-        """How many vGPUs have a running VM. None: the host was not read, or NVML does not report it."""
+        """How many vGPUs have a running VM. None: the host was not read, or that is unknown for one of its vGPUs."""
         if self.reading is None:
             return None
         counts = [gpu.running for gpu in self.reading.gpus]
@@ -198,7 +198,7 @@ class Round:
 
     @property
     def silent(self) -> str | None:
-        """What is missing in the host's answer; None if nothing is, or if it did not answer."""
+        """What is missing in the host's answer; None if nothing is missing, or if the host was not read."""
         return None if self.reading is None else incomplete_reason(self.reading)
 
 
@@ -213,7 +213,7 @@ class VgpuKey(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counters:
-    """Seconds since the store began: measured at all, and of full use of each engine (share times duration)."""
+    """Seconds since the store began: those measured, and those of full use of each engine (share times duration)."""
 
     observed_s: float = 0.0
     sm_busy_s: float = 0.0
@@ -224,14 +224,14 @@ class Counters:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Off:
-    """A vGPU whose VM was seen off from `since` to `at` (the controller's clock); `gaps_s`: without readings."""
+    """A vGPU whose VM was seen off from `since` to `at` (the controller's clock), but for `gaps_s` without readings."""
 
     since: float
     at: float
     gaps_s: float = 0.0
 
     def part(self, since: float, until: float) -> float:
-        """The part of a window for which it is known to have been off, 0 to 1."""
+        """The part of a window for which the VM is known to have been off, 0 to 1."""
         seconds = min(self.at, until) - max(self.since, since) - self.gaps_s
         return max(0.0, min(1.0, seconds / (until - since)))
 
@@ -240,7 +240,7 @@ class Off:
 class LatestHost:
     """What the store knows of a host's last round and of all earlier ones. `errors`: failed rounds, counted by error.
 
-    `off`: the vGPUs whose VMs were off in it, and since when.
+    `off`: the vGPUs whose VMs were off in the last round, and since when.
     """
 
     last: Round
@@ -328,10 +328,10 @@ def _next(before: GpuCursor | None, gpu: GpuReading, now_us: int) -> GpuCursor |
 
 
 def entitled_share(vgpu_type: VgpuType | None, policy: str | None, running: int, *, runs: bool) -> Fraction | None:
-    """The share of a GPU that a vGPU is promised.
+    """The share of a GPU that a vGPU is promised; None if unknown. `runs`: its VM runs.
 
-    Equal share: 1/n for n running VMs. Otherwise 1/n if the GPU takes n of its type: guaranteed under fixed share;
-    under best effort the VM is entitled to it, without a guarantee.
+    Equal share: 1/n for n running VMs; None if its VM is off. Otherwise 1/n if the GPU takes n of its type: guaranteed
+    under fixed share; under best effort the VM is entitled to that share, without a guarantee.
     """
     if policy == EQUAL_SHARE:
         return Fraction(1, running) if runs and running else None

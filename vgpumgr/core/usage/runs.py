@@ -31,9 +31,9 @@ class LastRun:
 class PlannedHost:
     """A host as its last run found it. `reached`: it was read, and no error spoilt its run; else only `at` is known.
 
-    `drift`: slots, modes, schedulers and layouts out of sync, except `waiting` ones; `refused`: their errors, by class.
-    `without_room`: slots that wait for room, by what they ask for. `nvml_silent`: NVML does not say what runs on
-    some GPU.
+    `drift`: how many slots, modes, schedulers and layouts are out of sync, except `waiting` ones. `refused`: how many
+    were refused or failed, by the error's class. `without_room`: how many slots wait for room, by what they ask for.
+    `nvml_silent`: for at least one GPU, NVML does not say what runs on it.
     """
 
     host: str
@@ -59,7 +59,7 @@ NO_RUNS = LastRuns()
 
 
 def without_site(inventory: Inventory, hosts: Iterable[PlannedHost]) -> tuple[Finding, ...]:
-    """A finding if the last runs saw another inventory on a host for which this one names no site, as it should."""
+    """A finding if the last runs saw another inventory on hosts for which this inventory names no site."""
     labels = [
         one.host
         for one in hosts

@@ -49,9 +49,9 @@ class EngineTally:
 class Tally:
     """What was measured of one vGPU; grows by `count` and `add`.
 
-    `observed_us`: measured at all. `engines`: in the order of ENGINES. `entitled_us`: while the entitled share was
-    known; `entitled`: that share times that time. Framebuffer in bytes: the most and the last used, and the last size;
-    None: never reported.
+    `observed_us`: the time measured. `engines`: in the order of ENGINES. `entitled_us`: the time for which the entitled
+    share was known; `entitled`: that share times that time. Framebuffer in bytes: the most and the last used, and the
+    last size; None: never reported.
     """
 
     samples: int = 0

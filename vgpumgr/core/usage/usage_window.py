@@ -77,11 +77,11 @@ class Series:
         return total
 
     def means(self, engine: int, cells: int) -> tuple[float | None, ...]:
-        """Percent by cell; None: nothing was measured in it. `engine` as in ENGINES."""
+        """Mean percent by cell; None: nothing was measured in that cell. `engine`: its index in ENGINES."""
         tallies = (self.cells.get(cell) for cell in range(cells))
         return tuple(None if tally is None else tally.engines[engine].mean for tally in tallies)
 
     def framebuffer_maxima(self, cells: int) -> tuple[int | None, ...]:
-        """Bytes by cell, the most that was used in it; None: nothing was reported."""
+        """The most bytes used in each cell; None: nothing was reported."""
         tallies = (self.cells.get(cell) for cell in range(cells))
         return tuple(None if tally is None else tally.framebuffer_max for tally in tallies)
