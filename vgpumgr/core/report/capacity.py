@@ -226,7 +226,7 @@ def fits(left: Left, count: int) -> bool | None:
 
 
 def short_of(answer: Answer, count: int) -> NoCapacity | None:
-    """The error if it is certain that `count` do not fit together."""
+    """The error if it is certain that `count` do not fit together; else None."""
     if fits(answer.left, count) is not False:
         return None
     return NoCapacity(

@@ -80,7 +80,7 @@ class Fit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostAnswer:
-    """One host: its GPUs, best first, and each mechanism's first fit. `ways`: those that its GPUs are set to."""
+    """One host: its GPUs, best first, and each mechanism's first fit. `ways`: the mechanisms its GPUs are set to."""
 
     host: HostName
     gpus: tuple[GpuAnswer, ...]

@@ -77,10 +77,11 @@ def of_host(view: HostView, *, served: Collection[tuple[str | None, Slot | None]
 
 
 def _managed(view: HostView) -> Iterator[Finding]:
-    """Definitions of any kind with managed='yes': libvirt would unbind the function, and rebind it when the VM stops.
+    """A finding for each virtual function that a VM's definition or running state names with managed='yes'.
 
-    The driver does not notice that, so a vGPU on it is lost (525.85.07). With later branches the function then takes no
-    vGPU until SR-IOV is turned off and on (kernel/hypeman, lib/devices/GPU.md).
+    libvirt would unbind such a function, and bind it again when the VM stops. The driver does not notice that, so a
+    vGPU on the function is lost (525.85.07). With later branches the function then takes no vGPU until SR-IOV is turned
+    off and on (kernel/hypeman, lib/devices/GPU.md).
     """
     vendor = [gpu for gpu in view.snapshot.gpus if gpu.framework == VENDOR_VFIO]
     functions = [parent.pci for gpu in vendor for parent in gpu.parents]
@@ -98,21 +99,21 @@ def _managed(view: HostView) -> Iterator[Finding]:
 
 
 def _is_nowhere(view: HostView, domain: Domain, mdev: Mdev) -> bool:
-    """Whether no GPU has the mdev and nothing of ours makes it. One that the VM runs with may be another vendor's."""
+    """Whether no GPU has the mdev and nothing of ours makes it. If the VM runs with it, it may be another vendor's."""
     if mdev in view.vms.claimed or any(device.source == mdev for device in domain.live or ()):
         return False
     return view.snapshot.find(mdev) is None and not view.snapshot.entries.of_device(mdev)
 
 
 def _no_such_mdevs(view: HostView) -> Iterator[Finding]:
-    """Definitions that name missing mdevs which nothing of ours re-creates: their VMs cannot start.
+    """Findings about definitions that name missing mdevs which nothing of ours re-creates: their VMs cannot start.
 
-    Nothing is reported while any GPU shows no vGPUs at all, since the mdevs may be on it.
+    Nothing is reported while any GPU offers no vGPUs, since the mdevs may belong to that GPU.
     """
     if any(gpu.framework is None for gpu in view.snapshot.gpus):
         return
     for domain in view.domains:
-        # An attach replaces those that have a claim.
+        # An attach replaces the hostdevs of slots that have a claim.
         mdevs = [one for one in domain.inactive if one.slot is None or domain.claim(one.slot) is None]
         missing = [
             one.source for one in mdevs if isinstance(one.source, Mdev) and _is_nowhere(view, domain, one.source)
@@ -147,12 +148,12 @@ def _start_failed(view: HostView, domain: Domain) -> Finding:
 
 
 def is_left_over(entry: LedgerEntry, claim: Claim) -> bool:
-    """Whether an entry of the claim's slot is an old vGPU that `attach --replace` was killed before freeing."""
+    """Whether an entry is an older vGPU of the claim's slot, left over from an `attach --replace` that was killed."""
     return entry.vgpu.generation < claim.generation
 
 
 def to_mend(view: HostView, domain: Domain, claim: Claim) -> Sequence[Step] | VgpumgrError:
-    """The steps that the same attach would still take for a claim's vGPU and definition, or why it would refuse."""
+    """The steps that the claim's attach would still take for vGPU and definition, or the error that it would raise."""
     if view.snapshot.machine is None:
         return ()  # without a machine id nothing can be compared, and attach says so
     try:
@@ -185,7 +186,7 @@ def _domain_findings(
         findings.append(_finding(view, domain.name, wait.slot, "waiting", text))
     if could_not_start(view, domain):
         findings.append(_start_failed(view, domain))
-    # What a plan mends in the definition is pending for another reason by then.
+    # For a slot that a plan serves, the plan itself says what waits for the VM's next start.
     findings += [one for one in restart.findings(view, domain) if (one.vm, one.slot) not in served]
     return findings
 
@@ -271,7 +272,9 @@ def _vgpu_findings(view: HostView, domain: Domain, claim: Claim, *, served: bool
 
 
 def _unentered(view: HostView, domain: Domain, claim: Claim) -> list[Finding]:
-    """Findings for a bound claim without a ledger entry. If there is no ledger, one finding names all proved claims."""
+    """Findings for a bound claim without a ledger entry. A proved one has none here if there is no ledger at all:
+    ownership.missing_ledger then lists all of them in one finding.
+    """
     name, slot, host = domain.name, claim.slot, view.snapshot.host
     stands = ownership.standing(view, domain, claim)
     if stands is None or stands == ownership.HIDDEN:
@@ -324,7 +327,7 @@ def _unentered(view: HostView, domain: Domain, claim: Claim) -> list[Finding]:
 
 
 def _image(view: HostView, domain: Domain, claim: Claim) -> list[Finding]:
-    """A finding if a managed-save image lacks the vGPU: it overrides the definition at the next start."""
+    """A finding if a managed-save image lacks the vGPU: the image overrides the definition at the next start."""
     if not lacks_in_image(view, domain, claim):
         return []
     text = say(

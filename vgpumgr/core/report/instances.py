@@ -25,10 +25,10 @@ State = Literal["used", "cached", "foreign", "unknown"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstanceRow:
-    """A GPU instance: `size` memory slices from `start` on. All None, and `unknown`: the instances cannot be read.
+    """A GPU instance: `size` memory slices from `start` on. If it cannot be read, all is None, and `state` unknown.
 
-    `state`: used (holds anybody's vGPUs, or its place is reserved for one of ours), cached (ours, neither), or foreign.
-    `vms`: the VMs that have its vGPUs, or get one back; a vGPU that names no VM is named by its type.
+    `state`: used (holds anybody's vGPUs or may hold some, or is ours and a vGPU comes back to it), cached (ours, not
+    used), or foreign. `vms`: the VMs that have its vGPUs, or get one back; a vGPU without a VM is named by its type.
     """
 
     id: int | None = None

@@ -32,9 +32,9 @@ State = Literal["bound", "foreign", "gone", "in_use", "lazy", "lost", "made", "p
 class VgpuRow:
     """One line of `list`. `vf` is the VF's PCI address (None on mdev-pf); `state` is one of the contract's words.
 
-    `gpu` is None if the host does not show it, `origin` if the ledger that has it cannot be read.
+    `gpu` is None if the host does not show the GPU, `origin` if the ledger cannot be read.
 
-    `mig_profile` and `mig_start` say in which GPU instance it is; both None where it is in none, or that is unknown.
+    `mig_profile` and `mig_start` name the GPU instance of the vGPU; both are None if it has none, or that is unknown.
 
     `vm_uuid` distinguishes two VMs that had the same name one after the other.
 
@@ -42,9 +42,9 @@ class VgpuRow:
     its time (RFC 3339, UTC), `asked_mib` and `waste_pct` as in Grant, `guest_mib` the least that the guest sees.
 
     pending (claimed, not yet served) · made (the vGPU exists, but the VM's definition lacks it or has it wrong) · bound
-    · in_use · pending_restart (the next start changes what the VM has of it) · gone (ours, no hardware) · lazy (ours,
-    made when its VM starts) · lost (an entry that no claim names: none has its slot, or the slot's has a later
-    generation) · foreign · unknown.
+    · in_use · pending_restart (the VM's next start changes whether it has the vGPU) · gone (ours, no hardware) · lazy
+    (ours, made when its VM starts) · lost (no claim names the ledger's entry: its slot has no claim, or a claim of a
+    later generation) · foreign · unknown.
     """
 
     vm: str | None
@@ -96,7 +96,7 @@ def rows(view: HostView) -> tuple[VgpuRow, ...]:
 
 
 def _named(view: HostView, domain: Domain, claim: Claim) -> Vgpu | None:
-    """The hardware that a claim names, but no ledger entry. None for a copied claim, which is another VM's."""
+    """The hardware that a claim names and no ledger entry does. None for a copied claim, which is another VM's."""
     if view.snapshot.ledger is not None:
         standing = ownership.standing(view, domain, claim)
         return standing.vgpu if isinstance(standing, ownership.Unentered) else None
@@ -126,7 +126,7 @@ def _row(
     origin: Whose | None,
     address: str | None = None,
 ) -> VgpuRow:
-    """One vGPU's row. `device` names it, `vgpu` is its hardware. `address`: its GPU's, if `gpu` is None."""
+    """One vGPU's row. `device` names the vGPU, `vgpu` is its hardware. `address`: that of its GPU, if `gpu` is None."""
     vgpu_type = gpu.type_of(device.type_id) if gpu else None
     address, board, framework = (gpu.pci, gpu.board, gpu.framework) if gpu else (address, None, None)
     place = gpu.mig_place_of(vgpu) if gpu and vgpu else None
@@ -206,7 +206,7 @@ def _state_without(view: HostView, entry: LedgerEntry, domain: Domain) -> State:
 def _state_of_hardware(view: HostView, entry: LedgerEntry, vgpu: Vgpu, domain: Domain, claim: Claim) -> State:
     """The state of an entry whose vGPU exists and whose VM has a bound claim of it."""
     if views.holder_name(view, vgpu) is not None:
-        # It may run with what its definition no longer has.
+        # A VM may run with a vGPU that its definition no longer has.
         return "pending_restart" if restart.changes_of(view, domain, vgpu.device) else "in_use"
     if ownership.is_of_earlier_boot(view.snapshot, entry):
         return "unknown"

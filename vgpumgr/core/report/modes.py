@@ -23,7 +23,7 @@ UNDECLARED: Final = "undeclared"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModeRow:
-    """One GPU. `mode` and `state` are None if the mode is unknown. `vgpus`: how many exist there, anybody's.
+    """One GPU. `mode` and `state` are None if the mode is unknown. `vgpus`: how many exist on it, foreign ones, too.
 
     `declared_where`: the place in the inventory, in words.
     """

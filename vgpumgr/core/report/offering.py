@@ -1,4 +1,4 @@
-"""What a set of profiles that a site means to offer would serve, and what of its GPUs it would strand.
+"""How much a set of profiles would serve if a site offered it, and how much of the site's GPUs would be stranded.
 
 Each host is filled by itself: its GPUs are empty, and divided by mode as they are now. Requests arrive in given
 proportions until as much was asked for as these GPUs have. Each is rounded up to the smallest profile offered there
@@ -56,11 +56,11 @@ class Mix:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Score:
-    """How much of the requests a set of profiles serves. `gpus`: how many GPUs take any of them.
+    """How much of the requests a set of profiles serves. `gpus`: how many GPUs take at least one of these profiles.
 
-    `framebuffer_mib`: that of these GPUs. `served_mib`: that of the vGPUs; `asked_mib`: what the requests that they
-    serve asked for. `not_held`: the part of the requests that is larger than each profile. `not_taken`: the profiles
-    that no GPU takes as it is divided.
+    `framebuffer_mib`: the framebuffer of these GPUs. `served_mib`: the framebuffer of the vGPUs made; `asked_mib`: what
+    the requests for these vGPUs asked for. `not_held`: the part of the requests (0 to 1) that is larger than every
+    profile. `not_taken`: the profiles that no GPU takes as it is divided.
     """
 
     offered: tuple[Profile, ...]
@@ -73,7 +73,7 @@ class Score:
 
 
 def emptied(view: HostView) -> HostView:
-    """A host as it is filled here. GPUs that are closed now (cordoned, passed through, not read) are left out."""
+    """A host with its GPUs empty, to be filled. Closed GPUs (cordoned, passed through, not read) are left out."""
     barred, kept_free = sharing.barred_functions(view), cordons.kept_free(view)
     gpus: list[Gpu] = []
     for gpu in sorted(view.snapshot.gpus, key=lambda one: one.pci):
@@ -85,7 +85,7 @@ def emptied(view: HostView) -> HostView:
 
 
 def kind(host: HostView) -> Kind:
-    """What decides how such a host is filled: equal for two that are filled alike."""
+    """A key of all that decides how a host is filled: hosts with equal keys are filled alike."""
     return host.policy.name, *(
         (
             gpu.name,
@@ -99,7 +99,7 @@ def kind(host: HostView) -> Kind:
 
 
 def mix_of(attached: Mapping[str, int], hosts: Iterable[HostView]) -> Mix:
-    """What was attached, by profile, as a mix. If nothing was: openb's mix, for the largest board of these hosts."""
+    """The mix of what was attached, by profile. If nothing was: openb's mix, for the largest board of these hosts."""
     requests: Counter[int] = Counter()
     for profile, count in attached.items():
         requests[_mib(profile)] += count
@@ -136,7 +136,7 @@ class _Host:
         self._known: dict[tuple[_State, int], tuple[_State, HostView] | None] = {}
 
     def filled(self, mix: Mix) -> tuple[float, float]:
-        """The framebuffer of the vGPUs that are served, and what was asked for by them: the mean of the orders."""
+        """The framebuffer of the vGPUs made, and what their requests asked for: MiB, each as the mean of the orders."""
         requests = sorted(one for one in mix.requests.items() if one[0] <= max(self.sizes.values(), default=-1))
         steps = [*itertools.accumulate(count for _, count in requests)]
         came = orders = served = asked = 0
@@ -174,7 +174,7 @@ def _contents(gpu: Gpu) -> _State:
 
 
 def _draw(number: int) -> float:
-    """From 0 up to 1, by the request's number: the same in every run, and for every set."""
+    """A pseudo-random number from 0 up to 1 for a request's number: the same in every run and for every set."""
     return int.from_bytes(hashlib.sha256(str(number).encode()).digest()[:6]) / (1 << 48)
 
 

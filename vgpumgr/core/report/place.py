@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """Where the vGPU `number` (from 1) would lie. `placement_id` is of mixed-size mode, the MIG fields of MIG mode."""
+    """Where vGPU `number` (from 1) would lie. `placement_id` is set in mixed-size mode, the MIG fields in MIG mode."""
 
     policy: str
     number: int
@@ -93,8 +93,8 @@ def short(found: Sequence[Place], policy: Policy, count: int, asked: str) -> NoC
 def places(views: Sequence[HostView], wish: Wish, conditions: Conditions, policy: Policy, count: int) -> list[Place]:
     """The places of `count` vGPUs, or of as many as find one. Raises PolicyFailed.
 
-    The hosts count in this order; each vGPU is placed on what those before it leave. What a GPU costs is judged by what
-    is usual on its own host, as attach does it.
+    Each vGPU is placed on what those before it leave; if several GPUs are equal, the first host's is taken. What a GPU
+    costs is judged by what is usual on its own host, as attach judges it.
     """
     usual: Counter[int] = Counter()
     for view in views:
@@ -122,9 +122,10 @@ def next_on(
     among: Sequence[Gpu] | None = None,
     barred: sharing.Barred = sharing.none_barred,
 ) -> tuple[Spot, HostView] | None:
-    """Where attach would place one more on this host, and the host with it; None if there is no room.
+    """Where attach would place one more vGPU on this host, and the host with it; None if there is no room.
 
-    `number`: which it is of those placed so far. `among` and `barred`: see placement.consider. Raises PolicyFailed.
+    `number`: its number among those placed so far. `among`: only these GPUs; `barred`: says why a function must not be
+    used, or None. Raises PolicyFailed.
     """
     ask = resolve.Ask.at_host(view, question.wish, question.conditions)
     for spot in placement.consider(view.snapshot, ask, among=among, barred=barred).candidates:

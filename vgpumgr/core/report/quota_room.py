@@ -28,7 +28,7 @@ class QuotaRoom:
     unread: tuple[tuple[HostName, VgpumgrError], ...] = ()
 
     def first(self, granted: Iterable[Granted]) -> tuple[Granted, ...]:
-        """As many of these, in their order, as the quota has room for."""
+        """As many of these vGPUs, in their order, as the quota has room for."""
         found: list[Granted] = []
         used = self.used
         for one in granted:
@@ -39,13 +39,13 @@ class QuotaRoom:
         return tuple(found)
 
     def most(self, granted: Iterable[Granted]) -> int:
-        """How many of these the quota has room for, if the smallest are asked for first."""
+        """How many of these vGPUs the quota has room for, if the smallest are asked for first."""
         smallest_first = sorted(granted, key=lambda one: quotas.memory_mib(one.type_name))
         return sum(one.count for one in self.first(smallest_first))
 
     @property
     def why(self) -> str:
-        """Why it leaves none, or why that is unknown."""
+        """Why the quota leaves no room, or why that is unknown."""
         if self.unread:
             return say(
                 "unknown: not all that {} holds could be read ({})",

@@ -1,7 +1,7 @@
 """What is stranded on each GPU: the part of its free room that usual requests cannot have, because of what lies there.
 
-For each usual size (core/placing/cost.py): what vGPUs of it could fill of the GPU if it were empty, less what is
-allocated, less what they can fill now. Stranded is the mean over the sizes, by how much memory is asked for in each.
+For each usual size (core/placing/cost.py), take what vGPUs of this size could fill of the empty GPU, less what is
+allocated, less what they can fill now. Stranded is the mean over the sizes, weighted by the memory asked for in each.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stranded:
-    """A GPU that takes vGPUs: what is not allocated of it, and what of that usual requests cannot have, and why."""
+    """A GPU that takes vGPUs: how much of it is free, how much of that is stranded, and why (None: nothing is)."""
 
     host: HostName
     gpu: PciAddress
@@ -72,7 +72,7 @@ def _of_gpu(snapshot: HostSnapshot, gpu: Gpu, usual: Mapping[int, int]) -> Stran
 
 
 def _counts_if_empty(snapshot: HostSnapshot, gpu: Gpu, kinds: Sequence[VgpuType]) -> list[int]:
-    """How many of each of these alone the GPU would take with nothing on it, in the same mode."""
+    """How many vGPUs of each type alone the GPU would take if it were empty, in the same mode."""
     nobody = replace(snapshot, ledger=(), instances=(), reservations=())
     return division.of(gpu).counts(nobody, Room.of(simulate.cleared(gpu), ()), kinds)
 

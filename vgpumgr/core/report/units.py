@@ -193,7 +193,7 @@ def _changed(view: HostView, gpu: Gpu, vm: str, claim: Claim) -> EarlierUnit | N
 
 
 def _unit_then(fgpu: Fraction, asked_mib: int, board_mib: int | None) -> FgpuUnit:
-    """The unit by which `fgpu` was `asked_mib`, which was rounded up to MiB: a part of a GPU if that fits, else MiB."""
+    """The unit by which `fgpu` came to `asked_mib` (rounded up to MiB): a part of a GPU if that fits, else MiB."""
     if board_mib is not None:
         per_gpu = round(board_mib * fgpu / asked_mib)
         if per_gpu and math.ceil(board_mib * fgpu / per_gpu) == asked_mib:
