@@ -192,7 +192,7 @@ def _with_new(gpu: Gpu, parent: Parent, vgpu: Vgpu) -> Gpu:
 
 
 def _places_after(gpu: Gpu, vgpu: Vgpu) -> Mapping[int, Places] | None:
-    """The GPU's free places after a new vGPU, from those that the driver offered before; None without placement ids."""
+    """A GPU's free places after a new vGPU. In mixed-size mode they follow from what the driver offered before."""
     if not gpu.rules.has_places:
         return gpu.places
     offer = (gpu.places or {}).get(vgpu.type_id) if vgpu.type_id is not None else None
@@ -220,8 +220,8 @@ def _deferred(snapshot: HostSnapshot, step: steps.DeferVgpu) -> HostSnapshot:
 
 
 def _set(snapshot: HostSnapshot, step: steps.SetScheduler) -> HostSnapshot:
-    """The host with the new scheduler, also if its GPU has idle vGPUs: if a driver refuses because of them,
-    `step.instead` has the same result.
+    """The host with the new scheduler. Its GPU may have idle vGPUs: if a driver refuses because of them, `step.instead`
+    has the same result.
     """
     gpu = snapshot.gpu_by_uuid(step.gpu_uuid)
     if gpu is None or gpu.scheduler is None or gpu.scheduler.policies != step.expect:

@@ -316,7 +316,7 @@ def _profile(kind: VgpuType, name: MdevUuid | PciAddress) -> profiles.Profile:
 
 
 def _generation(view: HostView, domain: Domain, slot: Slot, vgpu: Vgpu) -> int:
-    """The generation of the slot from which the vGPU's UUID was computed; if there is none, the slot's next one."""
+    """The generation with which the vGPU's UUID was computed for this slot; if there is none, the slot's next one."""
     after = ownership.next_generation(view, domain, slot)
     of_uuid = (number for number in range(1, after) if names.compute_mdev_uuid(domain.uuid, slot, number) == vgpu.uuid)
     return next(of_uuid, after)

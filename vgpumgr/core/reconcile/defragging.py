@@ -181,7 +181,7 @@ class _Search:
     def _search(
         self, view: HostView, pending: tuple[_Wanted, ...], moves: _Moves, left: int, need: int
     ) -> tuple[MoveSlot, ...] | None:
-        """The tasks that place all of `pending` and make the wish fit `need` times; None if `left` moves do not do."""
+        """The tasks that place all of `pending` and make the wish fit `need` times; None if `left` moves cannot."""
         state = _state(pending, moves, left)
         if state in self._failed or self.states > MOST_STATES:
             return None
@@ -202,7 +202,7 @@ class _Search:
         return None
 
     def _ways(self, view: HostView, wanted: _Wanted, left: int) -> Iterator[_Way]:
-        """Each place for the wanted vGPU for which at most `left` others have to leave first."""
+        """Each place for the wanted vGPU, if at most `left` other vGPUs have to leave it first."""
         seen: set[object] = set()
         for gpu in sorted(view.snapshot.gpus, key=lambda gpu: gpu.pci):
             look = (self._look(view, gpu), wanted.lies is not None and gpu.uuid == wanted.lies.gpu_uuid)
@@ -396,7 +396,7 @@ def _place(gpu: Gpu, vgpu: Vgpu) -> tuple[object, ...]:
 
 
 def _state(pending: Iterable[_Wanted], moves: _Moves, left: int) -> object:
-    """A key of a state: which vGPUs have left, and what lies where. If only alike vGPUs are exchanged, it is equal."""
+    """A key of a state: which vGPUs have left, and what lies where. It is equal if only alike vGPUs change places."""
     placed = tuple(sorted(repr((one.alike, place)) for one, place in moves))
     return left, placed, frozenset(one.task for one in (*pending, *(one for one, _ in moves)))
 

@@ -49,7 +49,7 @@ def rows(
 ) -> tuple[DrainRow, ...]:
     """A row for each vGPU on a host, or on `gpu` only.
 
-    `refused`: the tasks whose moves were refused. `moves`: the other vGPUs that may move are still to be moved.
+    `refused`: the tasks whose moves were refused. `moves`: whether the other vGPUs that may move are still to be moved.
     """
     why_not = {
         (planned.task.uuid, planned.task.slot): planned.refused.what
@@ -72,7 +72,7 @@ def may_end(found: Iterable[DrainRow]) -> tuple[DrainRow, ...]:
 
 
 def moves(view: HostView, gpu: PciAddress, gpu_uuid: GpuUuid) -> tuple[MoveSlot, ...]:
-    """A task for each of our vGPUs on a GPU that may move, to take it to another GPU."""
+    """For each of our vGPUs on this GPU that may move: the task that takes it to another GPU."""
     candidates = (row for row in listing.rows(view) if row.gpu == gpu and may_move(view, row))
     return tuple(dict.fromkeys(_move(row, gpu_uuid) for row in candidates))
 
@@ -85,7 +85,7 @@ def _move(row: VgpuRow, gpu_uuid: GpuUuid) -> MoveSlot:
 
 
 def may_move(view: HostView, row: VgpuRow) -> bool:
-    """Whether a vGPU is idle and its VM's claim says what to make elsewhere. A claim that was never served does not."""
+    """Whether a vGPU is idle and its VM's claim, which was served before, says what to make elsewhere."""
     domain = view.domain(row.vm_uuid) if row.vm_uuid is not None else None
     claim = domain.claim(row.slot) if domain is not None and not domain.copied and row.slot is not None else None
     if claim is None or row.holder is not None or claim.state == LEAVING:

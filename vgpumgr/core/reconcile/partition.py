@@ -135,7 +135,7 @@ class _Host:
         return certain, len(self.served), sum(one.mib for one in self.served)
 
     def serve(self, requests: Iterable[Asked], among: Collection[str]) -> list[Asked]:
-        """Place each request, as attach would on these GPUs, after those before it. Return those without a place."""
+        """Place the requests on these GPUs as attach would, one after the other. Return those without a place."""
         return [asked for asked in requests if not self._place(asked, among)]
 
     def _place(self, asked: Asked, among: Collection[str]) -> bool:
@@ -216,7 +216,7 @@ def _is_used(view: HostView, gpu: Gpu) -> bool:
 def _idle(
     view: HostView, declared: HostDeclaration, gpu: Gpu, wanted: Sequence[Asked], author: Author, *, reset: bool
 ) -> _Idle:
-    """The advice to leave a GPU as it is, with the modes that it cannot have; and the GPU in each mode of use here."""
+    """The advice to leave a GPU as it is, with its refused modes; and the GPU in each mode that a request could use."""
     assert gpu.mode is not None
     as_it_is = GpuAdvice(gpu=gpu, mode=gpu.mode)
     deciding = settings.deciding(gpu, declared.of_gpus, "mode") or settings.deciding(gpu, declared.of_gpus, "instances")
@@ -238,7 +238,7 @@ def _idle(
 def _in_mode(
     view: HostView, declared: HostDeclaration, gpu: Gpu, task: SetGpuMode, author: Author, *, reset: bool
 ) -> Gpu | str:
-    """The GPU once the task is done, or why the task cannot be done. `reset`: it may reset the GPU."""
+    """The GPU once the task is done, or why the task cannot be done. `reset`: the task may reset the GPU."""
     share = settings.deciding(gpu, declared.of_gpus, "scheduler")
     if share is not None and share.scheduler is not None:
         policy = share.scheduler.wish.policy

@@ -59,7 +59,7 @@ class PlannedTask:
 
     @property
     def waits(self) -> str | None:
-        """What the task waits for, as in "waits until …": an idle GPU or VM, or room. None if it does not wait."""
+        """What the task waits for, as in "waits until …": the end of a use, or room. None if it does not wait."""
         if isinstance(self.task, EnsureSlot) and self.task.wait is not None and self.refused is not None:
             return "there is room" if waits.may_pass(self.refused) else None
         if self.task.verb != RECONCILE or not isinstance(self.refused, errors.InUse):

@@ -28,7 +28,7 @@ _OUR_LINE = re.compile(rf'options nvidia {modprobe.PER_DEVICE}="?(pci=[0-9a-f:.]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PurgePlan:
-    """`work` frees what is ours; then `files` are removed, with `boot`, if any. `left`: what stays, a sentence each."""
+    """`work` frees what is ours; then `files` are removed, `boot` first if any. `left`: what stays, a sentence each."""
 
     work: HostPlan
     files: tuple[str, ...]

@@ -34,7 +34,7 @@ def of_host(view: HostView, declared: HostDeclaration) -> tuple[Task, ...]:
 
 
 def plan_start(view: HostView, task: StartVm) -> PlannedTask:
-    """Start the VM, unless it runs by now. Raises RefusedPlan if a vGPU of it is lazy, or not as its claim says."""
+    """Start the VM, unless it runs by now. Raises RefusedPlan if one of its vGPUs is lazy, or not as claimed."""
     domain = view.domain(task.uuid)
     if domain is None or not findings.could_not_start(view, domain):
         return PlannedTask(task=task)

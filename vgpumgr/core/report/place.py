@@ -124,8 +124,8 @@ def next_on(
 ) -> tuple[Spot, HostView] | None:
     """Where attach would place one more vGPU on this host, and the host with it; None if there is no room.
 
-    `number`: its number among those placed so far. `among`: only these GPUs; `barred`: says why a function must not be
-    used, or None. Raises PolicyFailed.
+    `number`: the new vGPU's number, from 1. `among`: only these GPUs. `barred`: says why a function must not be used,
+    or None. Raises PolicyFailed.
     """
     ask = resolve.Ask.at_host(view, question.wish, question.conditions)
     for spot in placement.consider(view.snapshot, ask, among=among, barred=barred).candidates:

@@ -350,7 +350,7 @@ def _vgpu_steps(
 
 
 def _before(view: HostView, domain: Domain, slot: Slot, target: VgpuSpec) -> int | None:
-    """The generation whose plugin parameters a vGPU keeps: its own if re-created, else the last one; None: no such.
+    """The generation whose plugin parameters a vGPU keeps: its own if re-created, else the last one; else None.
 
     A pending claim stands for the generation before its own, since the claim's own vGPU does not exist yet.
     """

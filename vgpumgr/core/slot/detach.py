@@ -1,4 +1,4 @@
-"""Plans that free slots: mark the claim, remove the hostdev, destroy the vGPU, drop the claim. They refuse any use."""
+"""Plans to free slots: mark the claim, remove the hostdev, destroy the vGPU, drop the claim. What is in use stays."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def plan_detach(view: HostView, request: DetachRequest) -> Plan:
 def entering(
     view: HostView, domain: Domain, slot: Slot, *, keep: int | None
 ) -> tuple[list[plan_steps.EnterVgpu], list[Finding]]:
-    """The step that enters the claim's vGPU into the ledger before it is freed, if it is proved and missing there.
+    """The step that enters a proved vGPU of the slot's claim into the ledger, if it is not there, before it is freed.
 
     A vGPU that is not proved stays, with a finding. `keep`: the generation that the slot keeps. Raises Unsure.
     """
@@ -120,7 +120,7 @@ def _hidden(view: HostView, place: VgpuSpec | claims.Binding, vm: VmName, slot: 
 
 
 def _plan_gone(view: HostView, request: DetachRequest, vm: GoneVm) -> Plan:
-    """Plan for a VM of which only ledger entries and their hardware are left. Raises InUse if another VM uses any."""
+    """Plan for a VM of which only ledger entries and their hardware are left. Raises InUse if a VM uses it."""
     guard_ledger(view)
     steps: list[plan_steps.Step] = []
     findings: list[Finding] = []
@@ -184,7 +184,7 @@ def _free_slot(
 
 
 def _freed(view: HostView, domain: Domain, slot: Slot) -> tuple[LedgerEntry, ...]:
-    """The entries to free. None of a VM with a copied claim, which names another VM's vGPU: only its hostdev goes."""
+    """The entries to free. A VM with a copied claim has none: the claim is another VM's, so only the hostdev goes."""
     return () if domain.copied else view.entries(domain.uuid, slot)
 
 

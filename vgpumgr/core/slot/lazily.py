@@ -1,4 +1,4 @@
-"""Lazy vGPUs (docs/lazy.md): where a new one is to be made, and the step that frees one which outlasted its VM."""
+"""Lazy vGPUs (docs/lazy.md): where a new one is to be made, and the step that frees one whose VM has ended."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ LIST: Final = Command("vgpumgr", "reserve", "list")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReserveRequest:
-    """`places`: each place's number within the reservation, from 0, and its GPU. `ttl_s`: the seconds it is kept."""
+    """`places`: each place's number within the reservation, from 0, and its GPU. `ttl_s`: for how many seconds."""
 
     name: str
     wish: Wish
@@ -86,7 +86,7 @@ def parse_name(text: str) -> str:
 
 
 def slot_of(number: int) -> Slot:
-    """The slot that stands for the place with this number in a reservation."""
+    """The slot that stands for the place with this number (from 0) in a reservation."""
     return Slot(f"vgpu{number}")
 
 

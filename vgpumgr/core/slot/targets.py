@@ -86,7 +86,7 @@ def ask_of(view: HostView, request: AttachRequest, claim: Claim | None) -> Ask:
 
 
 def _nodes_of(view: HostView, guest: Guest) -> frozenset[int]:
-    """The NUMA nodes that a VM's memory is pinned to; else the nodes of the GPUs that are near the VM's CPUs."""
+    """The NUMA nodes that a VM's memory is pinned to; if none, the nodes of GPUs near the CPUs that it is pinned to."""
     near = ((gpu.numa_node, guests.numbers(gpu.local_cpus or "")) for gpu in view.snapshot.gpus)
     return guest.numa_nodes or frozenset(node for node, cpus in near if node is not None and cpus & guest.cpus)
 
@@ -392,7 +392,7 @@ def _expect(view: HostView, entry: LedgerEntry) -> Literal["empty", "same"] | No
 def _pending_place(
     view: HostView, request: AttachRequest, domain: Domain, claim: Claim | None
 ) -> tuple[VgpuSpec, placement.Placed] | None:
-    """The vGPU of a claim without a ledger entry, and its placement, if its place is still free: it is not reserved."""
+    """The vGPU and placement of a claim without a ledger entry; None if the place is taken: the claim reserves none."""
     if claim is None or not serves(view, claim, request) or claim.binding.host != view.snapshot.machine:
         return None
     device = claim.binding.device

@@ -162,7 +162,7 @@ class SetMig(OfGpu):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResetGpu(OfGpu):
-    """A reset of this GPU alone, without virtual functions or vGPUs. `profiles`: its GPU instance profiles after it."""
+    """Reset this GPU, which has no virtual functions or vGPUs. `profiles`: its GPU instance profiles afterwards."""
 
     profiles: tuple[InstanceProfile, ...] = field(compare=False)
 

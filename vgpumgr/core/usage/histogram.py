@@ -34,7 +34,7 @@ def counts(histogram: Histogram) -> Sequence[int]:
 
 
 def quantiles(histogram: Histogram, *percents: int) -> tuple[int | None, ...]:
-    """For each percentage of the time, the lowest value not exceeded during it (100: the maximum). None: no data."""
+    """For each percentage: the lowest value not exceeded for so much of the time (100: the maximum). None: no data."""
     below = tuple(accumulate(counts(histogram)))
     whole = below[-1]
     if not whole:

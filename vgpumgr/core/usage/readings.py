@@ -224,7 +224,7 @@ class Counters:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Off:
-    """A vGPU whose VM was seen off from `since` to `at` (the controller's clock), but for `gaps_s` without readings."""
+    """A vGPU whose VM was seen off from `since` to `at` (controller's clock). `gaps_s`: seconds without readings."""
 
     since: float
     at: float

@@ -16,7 +16,7 @@ ENOUGH: Final = 0.95
 
 
 def idle(row: UsageRow, *, most: int) -> bool | None:
-    """Whether a vGPU's VM was off or no engine above `most` percent throughout the window; None: too little is known.
+    """Whether a VM was off or no engine was above `most` percent throughout the window; None: too little is known.
 
     A vGPU that is gone is not idle: there is nothing to take back.
     """
