@@ -76,7 +76,7 @@ def of_history(history: History, host: str) -> dict[Asked, int]:
 
 
 def scaled(mix: Mapping[Asked, int], sizes: Mapping[Asked, int], room_mib: int) -> list[Asked]:
-    """As many vGPUs as `room_mib` holds, in the mix's proportions. `sizes`: in MiB; a request without a size is left out.
+    """As many vGPUs as `room_mib` holds, in the mix's proportions. `sizes`: in MiB; a request without one is left out.
 
     The numbers are rounded down. The remaining room goes to the requests that lost the most by the rounding.
     """

@@ -210,7 +210,7 @@ def of_gpu(view: HostView, gpu: Gpu, wish: SchedulerWish) -> tuple[Drift, ...]:
 
 
 def of_mode(view: HostView, gpu: Gpu, mode: Mode) -> tuple[Drift, ...]:
-    """How a GPU's mode differs from the declared one. The driver forgets a mode when the host boots."""
+    """How a GPU's mode differs from the declared one. The cause always reads: never set, or ended by a boot."""
     return (_at(view, gpu, "mode", Cause.MODE_ENDED, wanted=mode, found=gpu.mode or "?"),)
 
 

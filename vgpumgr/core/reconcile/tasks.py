@@ -90,7 +90,7 @@ class PruneSlot(OfSlot):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FinishDetach(OfSlot):
-    """Finish a detach that was killed: whoever began it had decided that the slot goes."""
+    """Finish a detach that was killed: whoever began it had decided to free the slot."""
 
     uuid: VmUuid
 

@@ -1,6 +1,6 @@
 """What a host keeps though undeclared: a scheduler in /etc/modprobe.d, a mode. Dropping a declaration reverts nothing.
 
-The host does not tell a dropped declaration from a `scheduler set` or `mode set` that a person once ran.
+On the host, a dropped declaration looks like a `scheduler set` or `mode set` that a person once ran.
 """
 
 from __future__ import annotations

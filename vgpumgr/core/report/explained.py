@@ -1,6 +1,6 @@
 """What each GPU would grant for a wish, in order of preference, or why it cannot; and which mechanisms can serve it.
 
-The order is the resolver's own: an attach takes the first GPU on its VM's host.
+Attach uses the same order: it takes the first GPU on its VM's host.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _SHARED_MIG: Final = "mig-time-sliced"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """A wish with its conditions. `gpu_id`: only this GPU, by address or UUID. `policy`: one other than the host's."""
+    """A wish with its conditions. `gpu_id`: only this GPU, by address or UUID. `policy`: one in place of the host's."""
 
     wish: Wish
     conditions: Conditions

@@ -76,7 +76,8 @@ class VgpuRow:
 def rows(view: HostView) -> tuple[VgpuRow, ...]:
     """All vGPUs of a host: the ledger's entries, claims without an entry, and what is foreign.
 
-    If the ledger is unreadable or lacks the vGPU, a claim's row shows the hardware of its binding, in state unknown.
+    If the ledger is unreadable or lacks the vGPU, a claim's row shows the hardware of its binding, in state unknown
+    or in_use.
     """
     result = [_entry_row(view, entry) for entry in view.snapshot.ledger or ()]
     claim_vgpus: list[Vgpu] = []

@@ -40,12 +40,12 @@ class ModeRow:
 
 
 def rows(facts: HostSnapshot, declared: Sequence[OfGpus] = ()) -> tuple[ModeRow, ...]:
-    """Every GPU of a host."""
+    """A row for each GPU of a host."""
     return tuple(row_of(facts, gpu, declared) for gpu in facts.gpus)
 
 
 def row_of(facts: HostSnapshot, gpu: Gpu, declared: Sequence[OfGpus] = ()) -> ModeRow:
-    """One GPU."""
+    """The row of one GPU."""
     setting = settings.deciding(gpu, declared, "mode")
     target = setting.mode if setting is not None else None
     return ModeRow(

@@ -56,7 +56,7 @@ class SchedulerRow:
 
 
 def rows(facts: HostSnapshot, declared: Sequence[OfGpus] = ()) -> tuple[tuple[SchedulerRow, ...], tuple[Finding, ...]]:
-    """Every GPU of a host, with findings about what cannot be read and what the files set twice."""
+    """A row for each GPU of a host, and findings about what cannot be read and what the files set twice."""
     result: list[SchedulerRow] = []
     findings: list[Finding] = []
     for gpu in facts.gpus:
@@ -69,7 +69,7 @@ def rows(facts: HostSnapshot, declared: Sequence[OfGpus] = ()) -> tuple[tuple[Sc
 
 
 def row_of(facts: HostSnapshot, gpu: Gpu, declared: Sequence[OfGpus] = ()) -> SchedulerRow:
-    """One GPU."""
+    """The row of one GPU."""
     return _row(facts, gpu, declared)[0]
 
 

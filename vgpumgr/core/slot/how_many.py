@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from vgpumgr.core.placing.resolve import Ask
 
 _UNREAD: Final = frozenset({Cause.NO_TYPES, Cause.UNREADABLE})
-"""With these an attach is refused, but nobody knows whether the GPU has room."""
+"""Causes for which an attach is refused although nobody knows whether the GPU has room."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -48,27 +48,27 @@ class AnyStep(abc.ABC):
 
     @property
     def changed_vm(self) -> VmUuid | None:
-        """The VM whose definition or running state it changes through libvirt; None if it changes none."""
+        """The VM whose definition or running state the step changes through libvirt; None if there is none."""
         return None
 
     @property
     def written_gpu(self) -> GpuUuid | None:
-        """The UUID of the GPU that it writes to; None if it writes to none."""
+        """The UUID of the GPU that the step writes to; None if there is none."""
         return None
 
     @property
     def writes_ledger(self) -> bool:
-        """Whether the host's ledger must be writable for it."""
+        """Whether the host's ledger must be writable for the step."""
         return False
 
     @property
     def destroys(self) -> bool:
-        """Whether it removes existing hardware. Guards and confirmations count these steps."""
+        """Whether the step removes existing hardware. Guards and confirmations count such steps."""
         return False
 
     @property
     def is_final(self) -> bool:
-        """Whether nothing undoes it."""
+        """Whether nothing undoes the step."""
         return False
 
     @property
@@ -78,7 +78,7 @@ class AnyStep(abc.ABC):
 
     @property
     def is_grave(self) -> bool:
-        """Whether it needs confirmation: it removes a vGPU, a hostdev or a claim, or changes a running VM."""
+        """Whether the step needs confirmation: it removes a vGPU, a hostdev or a claim, or changes a running VM."""
         return False
 
 

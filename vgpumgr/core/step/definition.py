@@ -156,7 +156,10 @@ class _OfDevice(OfVm):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttachHostdev(_OfDevice):
-    """`port`: the guest's PCI bus, if the running VM gets the device, too; None: libvirt chooses an address."""
+    """Add a host device to a VM's definition.
+
+    `port`: the guest's PCI bus, if the running VM gets the device, too; None: libvirt chooses an address.
+    """
 
     port: int | None = None
 

@@ -50,7 +50,7 @@ class _Around(OfGpu):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetScheduler(_Around):
-    """`expect`: the policy of each engine, as read. `before`: what an undo restores, as far as it is known."""
+    """Set a GPU's scheduler. `expect`: each engine's policy as read. `before`: what an undo restores, if known."""
 
     api: int
     setting: Setting

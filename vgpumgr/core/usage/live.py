@@ -47,7 +47,7 @@ def silent(rounds: Iterable[Round]) -> Iterator[Finding]:
 
 
 def rows(rounds: Iterable[Round]) -> list[Row]:
-    """Every vGPU of the hosts that were read."""
+    """A row for each vGPU of the hosts that were read."""
     rows = []
     for one in rounds:
         if one.reading is None:

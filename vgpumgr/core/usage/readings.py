@@ -112,7 +112,7 @@ class GpuReading:
 
     @property
     def running(self) -> int | None:
-        """How many of its vGPUs have a running VM; None if that is unknown for any of them."""
+        """How many of the GPU's vGPUs have a running VM; None if that is unknown for any of them."""
         if not self.reported or UNKNOWN in {vgpu.state for vgpu in self.vgpus}:
             return None
         # A reading may stand for several vGPUs that were added up.

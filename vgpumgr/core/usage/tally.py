@@ -33,7 +33,7 @@ Number = TypeVar("Number", int, float)
 
 @dataclass(slots=True)
 class EngineTally:
-    """`measured_us`: the time for which the driver reported the load; `busy`: percent times microseconds."""
+    """One engine's load. `measured_us`: the time for which it was reported; `busy`: percent times microseconds."""
 
     measured_us: int = 0
     busy: int = 0
