@@ -1,4 +1,4 @@
-"""What goes with a wish: the conditions on which a vGPU may serve it, what it was granted, and the site's own unit."""
+"""What goes with a wish: the conditions that its vGPU must meet, what the wish was granted, and the site's own unit."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ WAYS: tuple[Way, ...] = (MIG, TIME_SLICED)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conditions:
-    """What a vGPU must meet besides the wish. None: anything.
+    """What a vGPU must meet besides the wish. A condition that is None accepts anything.
 
     `max_waste_pct`: the percentage of the vGPU that may exceed the request. `compute`: its GPU's scheduler policy.
     `only`: how the GPU is divided; `prefer`: the same as a preference. `param`: plugin parameters (plugin_params.py).
@@ -92,7 +92,7 @@ def attributes(conditions: Conditions) -> dict[str, str]:
 
 
 def split(asked: Mapping[str, str]) -> tuple[Conditions, dict[str, str]]:
-    """A claim's attributes: the conditions among them, and the rest. Raises BadName."""
+    """Split a claim's attributes into the conditions that this version knows, and the rest. Raises BadName."""
     keys = attributes(Conditions(max_waste_pct=0, compute=scheduler.BEST_EFFORT, only=MIG, prefer=MIG, param=""))
     waste, compute, only, prefer, param = (asked.get(key) for key in keys)
     conditions = Conditions(

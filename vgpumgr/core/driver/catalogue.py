@@ -61,7 +61,7 @@ class Catalogue:
         return frozenset(row.device_id for row in self.types)
 
     def find(self, type_name: str) -> CatalogueType | None:
-        """The type with this name, the last word of the driver's: A40-4Q."""
+        """The type of this name, the last word of the driver's name (A40-4Q); None if NVIDIA lists none."""
         return self._by_text.get(type_name)
 
     def maximum(self, board: str, name: profiles.TypeName) -> int | None:

@@ -89,7 +89,7 @@ def has_mixed_size(board: str) -> bool:
 
 @lru_cache(maxsize=1024)
 def of_type(board: str, region_gib: int, size_gib: int, maximum: int | None = None) -> Geometry | None:
-    """The geometry of a time-sliced type; None for an unknown board, or a type below one GiB.
+    """The geometry of a time-sliced type; None for an unknown board, or a type below one GiB or above the region.
 
     `maximum` is that of equal-size mode, if a host or NVIDIA's list gives it.
     """

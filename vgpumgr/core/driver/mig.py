@@ -39,8 +39,8 @@ _NAME = re.compile(r"(?P<slices>[1-9])g\.(?P<memory>[0-9]+)gb(?P<suffix>[+-].+)?
 class InstanceProfile:
     """A GPU instance profile of one board. `id`: as in `nvidia-smi mig -lgip`; `name`: 2g.10gb, 1g.24gb+gfx.
 
-    `slices`: its compute slices. `size`: its memory slices, from one of `starts`, which ascend. `memory_mib` is
-    nominal. `maximum`: how many of it a GPU holds at once.
+    `slices`: how many compute slices it has. `size`: how many memory slices it takes, beginning at one of `starts`
+    (ascending). `memory_mib` is nominal. `maximum`: how many such instances a GPU holds at once.
     """
 
     id: int
@@ -66,7 +66,7 @@ class Piece:
 
     @property
     def end(self) -> int:
-        """The first memory slice behind it."""
+        """The first memory slice behind the instance."""
         return self.start + self.profile.size
 
     def overlaps(self, start: int, size: int) -> bool:
@@ -77,7 +77,7 @@ class Piece:
 class Blocked:
     """Why an arrangement is not possible: the first profile that finds no place, and what blocks it.
 
-    `placed`: an arrangement of the profiles before it, which leaves it no start.
+    `placed`: the existing pieces, and an arrangement of the profiles before `profile`, which has no start beside them.
     """
 
     profile: InstanceProfile
@@ -85,7 +85,7 @@ class Blocked:
 
     @property
     def in_the_way(self) -> tuple[Piece, ...]:
-        """The pieces that overlap it at one of its starts, or that no GPU can hold beside it."""
+        """The pieces that overlap the profile at one of its starts, or that no GPU can hold beside the profile."""
         return tuple(
             piece
             for piece in self.placed
@@ -208,7 +208,7 @@ def _count(pieces: Iterable[Piece], profile: InstanceProfile) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Row:
-    """A profile of a family of boards. `double`: of two with equal compute slices, the one with more memory."""
+    """A profile of a family of boards. `double`: it is the larger one of two that have equal compute slices."""
 
     slices: int
     suffix: str
@@ -283,7 +283,7 @@ def profiles_of_types(board: str, names: Iterable[TypeName]) -> tuple[InstancePr
 
 
 def _profiles(board: str, sizes: dict[tuple[int, str], set[int]]) -> tuple[InstanceProfile, ...]:
-    """`sizes`: (compute slices, suffix) → memory of these profiles in GB."""
+    """A board's profiles, the largest first. `sizes`: (compute slices, suffix) → memory of these profiles in GB."""
     if board == "RTXPRO6000":  # the driver has no vGPU types for most of its profiles
         sizes = {(row.slices, row.suffix): {_RTX_PRO_6000_MEMORY[row.slices]} for row in _RTX_PRO_6000}
     profiles = []

@@ -19,7 +19,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fit:
-    """`board`: its code. `profiles`: its own, largest first. `found`: every request's place, or the blocked request."""
+    """Whether requests fit on a board. `board`: the board's code. `profiles`: all that the board has, largest first.
+
+    `found`: the place of every request, or the request that finds none.
+    """
 
     board: str
     profiles: tuple[InstanceProfile, ...]
@@ -42,7 +45,7 @@ class Fit:
 
     @property
     def would_fit(self) -> tuple[InstanceProfile, ...]:
-        """The profiles of which one more fits beside the placed requests, if those are rearranged for it."""
+        """The profiles of which one more fits beside the placed requests, which may be rearranged for it."""
         others = [piece.profile for piece in self.placed]
         return tuple(one for one in self.profiles if not isinstance(mig.arrange([*others, one]), Blocked))
 

@@ -6,8 +6,8 @@ board needs that; the virtual functions are made again. No other order works:
 * `sriov-manage` rebinds the GPU, which ends all vGPUs, GPU instances and mixed-size mode (its source; seen on hardware,
   host/steps/vfs_step.py). So a virtual function with a vGPU must stay; the ledger does not learn of lost instances.
 * nvmlDeviceSetMigMode needs a GPU without virtual functions and vGPUs, as seen on hosts with MIG-backed vGPUs.
-* It takes effect at once or with a reset (`mig.needs_reset`), which nvidia-smi refuses while the GPU is open (manual).
-* nvmlGpuInstanceDestroy: IN_USE while anything is active in the instance (nvml.h). So its vGPUs are destroyed first.
+* The mode changes at once or with a reset (`mig.needs_reset`), which nvidia-smi refuses while the GPU is open (manual).
+* nvmlGpuInstanceDestroy fails with IN_USE while anything is active in the instance (nvml.h). So its vGPUs go first.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Move(StrEnum):
 
 
 def is_done(*, enabled: bool, pending: bool, on: bool, functions: bool) -> bool:
-    """Whether a GPU is in the wanted mode and takes vGPUs. `pending`: after its next reset; `functions`: it has VFs."""
+    """Whether a GPU takes vGPUs and has MIG as wanted (`on`). `pending`: MIG after a reset; `functions`: it has VFs."""
     return enabled == pending == on and functions
 
 

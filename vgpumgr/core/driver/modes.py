@@ -32,20 +32,20 @@ class ModeRules:
     has_places = False
     """Whether each vGPU lies at a placement id that the creator chooses."""
     is_default = False
-    """Whether a GPU is in it if no mode was set."""
+    """Whether a GPU is in this mode if none was set."""
     policies: tuple[Policy, ...] = scheduler.POLICIES
-    """The scheduler policies that the mode allows; none: a GPU in it has no scheduler."""
+    """The scheduler policies that the mode allows. If it allows none, a GPU in this mode has no scheduler."""
     other_sizes: Mode | None = None
     """The mode that takes other sizes, beside the existing vGPUs or once they are gone."""
 
     @property
     def words(self) -> str:
-        """Its name in messages, before `mode`."""
+        """The mode's name in messages, before the word `mode`."""
         return self.name
 
     @property
     def mig_backed(self) -> bool:
-        """Whether it takes MIG-backed types, in GPU instances, rather than time-sliced ones."""
+        """Whether the mode takes MIG-backed types, in GPU instances, rather than time-sliced ones."""
         return self.way == asking.MIG
 
     @property
@@ -79,7 +79,7 @@ class MixedSize(ModeRules):
 
 
 class Mig(ModeRules):
-    """GPU instances. nvml.h on schedulers, to read or to set: NOT_SUPPORTED "if the GPU is in MIG mode"."""
+    """GPU instances. NVML neither reads nor sets a scheduler: NOT_SUPPORTED "if the GPU is in MIG mode" (nvml.h)."""
 
     name = MIG
     way: Way = asking.MIG

@@ -31,7 +31,7 @@ def parse(text: str) -> str:
 
 
 def known(text: str) -> str | None:
-    """As `parse`; None if the text has a name or value that only another version of vgpumgr knows."""
+    """Parameters separated by commas, sorted by name; None if this version of vgpumgr does not know all of them."""
     try:
         return parse(text)
     except BadName:

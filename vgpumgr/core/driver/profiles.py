@@ -43,7 +43,7 @@ _RTX_PRO = re.compile(r"RTX Pro (\d{4})", re.IGNORECASE)
 class TypeName:
     """A parsed type name. `short` is the part after the board: 4Q, 1-5CME. `slices` is None for time-sliced types.
 
-    `series` is empty where the name has none that we know. A name of another form has no board: it is all `suffix`.
+    `series` is empty if the name has none that we know. A name outside the grammar has only a `suffix`, its last word.
     """
 
     board: str
@@ -70,7 +70,7 @@ class TypeName:
 
 
 def last_word(driver_name: str) -> str:
-    """`NVIDIA A40-4Q` → `A40-4Q`: called `type_name` everywhere."""
+    """The last word of the driver's name, which is called `type_name` everywhere: `NVIDIA A40-4Q` → `A40-4Q`."""
     words = driver_name.split()
     return words[-1] if words else driver_name
 
@@ -92,7 +92,7 @@ def parse_type_name(text: str) -> TypeName:
 
 
 def read_type_name(text: str) -> TypeName | None:
-    """As parse_type_name; None if it is no such name."""
+    """Parse the driver's name or its last word; None if the grammar does not cover it."""
     try:
         return parse_type_name(text)
     except BadName:
@@ -100,12 +100,12 @@ def read_type_name(text: str) -> TypeName | None:
 
 
 def name_of(text: str) -> TypeName:
-    """As parse_type_name; what is no such name becomes one of another form."""
+    """Parse the driver's name or its last word. Of a name that the grammar does not cover, the last word is kept."""
     return read_type_name(text) or other_name(text)
 
 
 def other_name(text: str) -> TypeName:
-    """A name of another form, of which nothing is known but its last word."""
+    """A name that the grammar does not cover: nothing is known of it but its last word."""
     return TypeName(board="", slices=None, size_gb=0, series="", suffix=last_word(text))
 
 
@@ -121,7 +121,7 @@ def board_code(driver_name: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Profile:
-    """A profile as asked for. `board` is None for the short spelling, and for a name of another form.
+    """A profile as asked for. `board` is None for the short spelling, and for a name outside the grammar.
 
     `text` is the original spelling.
     """
@@ -216,7 +216,7 @@ def is_served(wish: Wish) -> bool:
 
 
 def series_of(wish: Wish) -> str | None:
-    """The series that a wish is about; None if it does not say."""
+    """The series that a wish names; None or empty if it names none."""
     match wish:
         case ByProfile():
             return name_of(f"any-{wish.profile.short}").series

@@ -2,7 +2,7 @@
 
 The causes are ranked, likeliest first. Sources: the kernel's mdev core (drivers/vfio/mdev), kernel_vgpu_mgr.c of
 open-gpu-kernel-modules 595, captures from real cards (EIO and EPERM on current_vgpu_type), nvml.h on each scheduler
-call. An undocumented errno of the driver falls back to the line for its file.
+call. An errno that is not listed is explained as a failure of the driver, or of the file system of /etc.
 """
 
 from __future__ import annotations
@@ -139,7 +139,7 @@ def explain_nvml(code: int, host: str, function: str = "", *, logged: bool = Fal
 
 
 def explain(path: str, errno_name: str, host: str, *, logged: bool = False) -> Explanation:
-    """The likely causes of a refused write to a file of /sys or /etc. `logged`: see explain_nvml."""
+    """The likely causes of a refused write to /sys or /etc. `logged`: the driver's own words are in the details."""
     if path.startswith("/etc/"):
         causes = _FILE.get(errno_name, _FILE_OTHER)
         return Explanation(causes=causes, hint=_FILE_HINT.format(path=path, host=host))

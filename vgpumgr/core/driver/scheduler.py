@@ -1,8 +1,8 @@
 """How a GPU's time is shared: the wish, the driver's setting for it, and that setting as the RmPVMRL registry value.
 
-Two layers hold it. NVML's is per GPU and engine, takes effect at once and is lost when the module is unloaded. RmPVMRL
-is a module option and takes effect at the next load. Sources: nvml.h (slices in ns), nvrm_registry.h of R595 (RmPVMRL's
-bits), NVIDIA's vGPU guides 8.3 to 8.6 (ranges). "Round robin" below means the driver's adaptive round robin (ARR).
+Two layers hold a setting. NVML's is per GPU and engine, takes effect at once and is lost when the module is unloaded.
+RmPVMRL is a module option and takes effect at the next load. Sources: nvml.h (slices in ns), nvrm_registry.h of R595
+(RmPVMRL's bits), NVIDIA's vGPU guides 8.3 to 8.6 (ranges). "Round robin" below is the driver's adaptive one (ARR).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _SLICE = re.compile(r"([0-9]{1,4}(?:\.[0-9]{1,6})?) ?ms")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caps:
-    """The values that the driver takes, according to NVML. It clamps others silently, so they are checked."""
+    """The values that the driver takes, according to NVML. The driver clamps others silently, so we check first."""
 
     policies: tuple[str, ...]
     arr: bool
@@ -91,7 +91,7 @@ class SchedulerWish:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """What is passed to the driver. None: its default.
+    """What is passed to the driver. None: the driver's default.
 
     A slice needs `arr` False; a frequency and an averaging factor need it True or None.
     """
