@@ -34,7 +34,7 @@ def guard(facts: HostSnapshot, steps: Iterable[Step]) -> None:
 
 
 def why_not(facts: HostSnapshot, gpu: Gpu) -> str | None:
-    """Why nothing can be created on a GPU now, as text to follow its address; None if no write is stuck there."""
+    """Why nothing can be created on a GPU now, as text to follow the GPU's address; None if no write is stuck there."""
     write = facts.blocked_write_on(gpu.uuid)
     return None if write is None else _why(write)
 

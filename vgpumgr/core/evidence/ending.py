@@ -1,4 +1,4 @@
-"""Findings about VMs that are off but whose QEMU has not exited; host/steps/guard.py waits for it."""
+"""Findings about VMs that are off but whose QEMU has not exited; host/steps/guard.py waits for its exit."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def findings(view: HostView, steps: Iterable[plan_steps.Step]) -> tuple[Finding, ...]:
-    """A finding for each vGPU that a step removes while something, which will end by itself, may still hold it."""
+    """A finding for each vGPU to be removed that something may still hold which will end by itself."""
     findings: list[Finding] = []
     for step in chain.from_iterable(one.around if isinstance(one, plan_steps.GpuStep) else (one,) for one in steps):
         if not isinstance(step, plan_steps.DestroyVgpu | plan_steps.EvacuateVgpu):

@@ -2,7 +2,7 @@
 
 NVIDIA's Fabric Manager User Guide asks for FABRIC_MODE=2 with vGPUs, and an activation before each start of a VM, even
 one with a single GPU; the GPUs of a VM are exactly those of one partition. Otherwise cuInit answers 802
-(NVIDIA/kubevirt-gpu-device-plugin, pull request 193; gpu-operator, issue 2923: HGX H200). Nothing here calls it.
+(NVIDIA/kubevirt-gpu-device-plugin, pull request 193; gpu-operator, issue 2923: HGX H200). We never call the manager.
 """
 
 from __future__ import annotations

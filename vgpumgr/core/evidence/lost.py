@@ -115,7 +115,7 @@ def _of_gpu(facts: HostSnapshot, gpu: Gpu) -> Iterator[LostPlace]:
 
 
 def _missing(gpu: Gpu) -> int:
-    """By how many instances a physical function offers too few: the least number over the types that it offers."""
+    """How many vGPUs are missing from what a physical function offers: the least number over its types."""
     (parent,) = gpu.parents
     short = [
         _most(gpu, vgpu_type, vgpu_type.max) - len(parent.vgpus) - offered

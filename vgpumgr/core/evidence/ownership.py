@@ -2,8 +2,8 @@
 
 A ledger can be lost (disk failure, restore, manual deletion). A claim that was bound on this machine still says which
 vGPU is the VM's. If the hardware is that very vGPU and only this VM's definition names it, it is entered again
-(EnterVgpu), and nothing is created twice. If they disagree, the user decides. So does the user about a virtual function
-without an mdev, because any tool may have set its type.
+(EnterVgpu), and nothing is created twice. If they disagree, the user decides. The user also decides about a virtual
+function without an mdev, because any tool may have set its type.
 """
 
 from __future__ import annotations
@@ -53,7 +53,10 @@ Standing = Unentered | Literal["gone", "hidden"]
 
 
 def standing(view: HostView, domain: Domain, claim: Claim) -> Standing | None:
-    """The evidence for a claim. None if none is needed: it has an entry, or belongs to another VM or host."""
+    """The evidence for a claim without a ledger entry.
+
+    None if the claim has an entry or belongs to another VM or host, or if the ledger or the VM cannot be read.
+    """
     if not _is_unentered(view, domain, claim):
         return None
     binding = claim.binding
@@ -143,7 +146,7 @@ def _is_unentered(view: HostView, domain: Domain, claim: Claim) -> bool:
 
 
 def _hardware(view: HostView, claim: Claim) -> tuple[Gpu, Vgpu] | None:
-    """The claim's vGPU: the mdev with its UUID, anywhere on the host; or the vGPU on its VF, if of its type."""
+    """A claim's vGPU: the mdev with the claim's UUID, anywhere on the host; or the one of its type on the claim's VF."""
     binding = claim.binding
     if isinstance(binding.device, Mdev):
         return view.snapshot.find(binding.device)
@@ -171,7 +174,7 @@ def is_of_other_framework(gpu: Gpu, ours: VgpuSpec | claims.Binding) -> bool:
 
 
 def strays_to(snapshot: HostSnapshot, ours: VgpuSpec) -> str | None:
-    """The PCI address of an entry's mdev, if it is not at the entry's place."""
+    """The PCI address of an entry's mdev, if the mdev is not at the entry's place; else None."""
     device = ours.device
     hardware = snapshot.find(device) if isinstance(device, Mdev) else None
     if hardware is None or (hardware[0].uuid, hardware[1].vf_index) == (ours.gpu_uuid, ours.vf_index):
@@ -224,7 +227,7 @@ def is_of_earlier_boot(snapshot: HostSnapshot, entry: LedgerEntry) -> bool:
 
 
 def next_generation(view: HostView, domain: Domain, slot: Slot) -> int:
-    """The first generation of a slot after those of its claim and entries whose UUID is unused on the host."""
+    """The next generation of a slot: later than its claim and entries, and with a UUID that is unused on the host."""
     claim = domain.claim(slot)
     used = [entry.vgpu.generation for entry in view.entries(domain.uuid, slot)] + ([claim.generation] if claim else [])
     generation = max(used, default=0) + 1
@@ -244,7 +247,7 @@ def entry_of(view: HostView, spec: VgpuSpec) -> LedgerEntry:
 
 
 def all_standings(view: HostView) -> list[tuple[Domain, Claim, Standing]]:
-    """Every claim of the host that has no ledger entry."""
+    """Every claim of the host that has no ledger entry, with its VM and its evidence; by the VMs' names."""
     rows = [
         (domain, claim, stands)
         for domain in view.domains
@@ -255,7 +258,7 @@ def all_standings(view: HostView) -> list[tuple[Domain, Claim, Standing]]:
 
 
 def proved(view: HostView) -> tuple[VgpuSpec, ...]:
-    """Every vGPU that can be entered again."""
+    """Every vGPU that can be entered again, because claim, hardware and definition agree."""
     return tuple(stands.spec for _, _, stands in all_standings(view) if is_proved(stands))
 
 

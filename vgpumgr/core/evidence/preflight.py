@@ -97,8 +97,10 @@ def _function(view: HostView, parent: Parent | None) -> Iterator[Obstacle]:
 
 
 def _locked_memory(domain: Domain) -> Iterator[Obstacle]:
-    """With a VF, VFIO pins all guest memory at the start, within RLIMIT_MEMLOCK (vfio_lock_acct, vfio_iommu_type1.c).
-    libvirt sets that limit to <memtune>'s hard_limit if there is one (qemuDomainGetMemLockLimitBytes, qemu_domain.c).
+    """The obstacle of a <memtune> hard_limit below the VM's memory.
+
+    With a VF, VFIO pins all guest memory at the start, within RLIMIT_MEMLOCK (vfio_lock_acct, vfio_iommu_type1.c).
+    libvirt sets that limit to hard_limit if there is one (qemuDomainGetMemLockLimitBytes, qemu_domain.c).
     """
     guest = domain.guest
     if guest is None or guest.memory_kib is None or guest.hard_limit_kib is None:

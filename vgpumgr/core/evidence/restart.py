@@ -27,7 +27,10 @@ YIELDS: Final = "yields"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """A slot's vGPU that the VM gets or loses at its next start, or (`yields`) that a task waits for: see `waits`."""
+    """A slot's vGPU that the VM gets or loses at its next start, or (`yields`) for which a task waits.
+
+    `waits`: the tasks that wait for it, each with its reason, in words; None if none does.
+    """
 
     slot: Slot
     does: Literal["gets", "loses", "yields"]
@@ -64,7 +67,7 @@ def waiting(view: HostView) -> tuple[Waiting, ...]:
 def changes(view: HostView, domain: Domain) -> Iterator[Change]:
     """What the VM's next start changes; nothing for a VM that is off, transient or unreadable.
 
-    Only vGPUs that the ledger or a claim names for it count. One that it gets must exist.
+    Only vGPUs count that the ledger or a claim names for the VM. A vGPU that the VM gets must exist.
     """
     if domain.live is None or not domain.persistent or domain.problem is not None:
         return

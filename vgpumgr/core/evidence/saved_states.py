@@ -53,7 +53,10 @@ def guard_read(view: HostView) -> None:
 def guard_entries(
     view: HostView, vm: Domain | GoneVm, slot: Slot, entries: Sequence[LedgerEntry], *, keep: bool, way_on: str
 ) -> list[Finding]:
-    """As guard_snapshots, for the vGPUs of these entries, and for snapshots of all VMs."""
+    """Raises NamedInSnapshot if any VM's snapshot names a vGPU of these entries; with `keep`, returns that as findings.
+
+    `way_on`: the end of a hint, how to override the guard.
+    """
     devices = {entry.vgpu.device for entry in entries}
     return guard_snapshots(
         view,
@@ -67,7 +70,7 @@ def guard_entries(
 
 
 def concerned(view: HostView, devices: Collection[Device]) -> set[VmUuid]:
-    """The VMs with an image or snapshot that is unreadable or names one of the devices. No devices: no VMs."""
+    """The VMs with an image or snapshot that is unreadable or names one of the devices; none without devices."""
     if not devices:
         return set()
     return set(view.states.unreadable).union(*(view.states.naming(device) for device in devices))

@@ -32,7 +32,7 @@ Barred: TypeAlias = "Callable[[PciAddress], str | None]"
 
 
 def none_barred(_pci: PciAddress) -> None:
-    """A check by which every function may be used."""
+    """The check that lets every function be used."""
 
 
 _DEFINITION = "definition"
@@ -191,7 +191,7 @@ def _of_device(view: HostView, device: Device, group: Sequence[Namer]) -> Iterat
 
 
 def passed_through(view: HostView) -> tuple[Finding, ...]:
-    """A finding for each GPU that is passed through to a VM, but also has vGPUs, or will again: both cannot be used."""
+    """A finding for each GPU that is passed through to a VM and also has vGPUs, or will have them again."""
     findings: list[Finding] = []
     for gpu in view.snapshot.gpus:
         rows = [(pci, namer) for pci in gpu.own_functions for namer in namers(view, Vf(pci), but=None)]
@@ -249,7 +249,7 @@ def of_hardware(view: HostView) -> tuple[Finding, ...]:
 
 
 def findings_of(view: HostView, vm: VmUuid) -> tuple[Finding, ...]:
-    """As `findings`, for one VM only. They are computed only if the VM shares a device."""
+    """The findings about shared vGPUs for one VM. All findings are computed only if this VM shares a device."""
     domain, saved = view.domain(vm), view.states.get(vm)
     devices = {entry.vgpu.device for entry in view.entries(vm)}
     if domain is not None:
@@ -288,7 +288,7 @@ def _known(view: HostView) -> set[Device]:
 
 
 def _owner(view: HostView, device: Device) -> VmUuid | None:
-    """The VM whose vGPU it is: according to the ledger, else to a claim on this host that is not a copy."""
+    """The VM that owns a device by the ledger, else by a claim on this host that is not a copy; None if none does."""
     entries = view.snapshot.entries.of_device(device)
     if entries:
         return entries[-1].vgpu.vm
@@ -312,8 +312,8 @@ def barred_functions(view: HostView, *, but: tuple[VmUuid, Slot] | None = None) 
     """A check that says why nothing new is created on a PCI function, or None if something may be.
 
     Barred are functions that are kept free (cordons.py) or that a document names: a definition, running VM, saved
-    image or snapshot. `but`: a VM's slot that does not count, nor do that VM's snapshots: a revert restores what it
-    had.
+    image or snapshot. `but`: a VM's slot whose device does not count. That VM's snapshots do not count either, because
+    a revert restores what the VM had.
     """
     defined, saved, kept_free = view.vms.named, view.states.named, cordons.kept_free(view)
 
