@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from vgpumgr.core.model.view import HostView
 
 MOST_VGPUS: Final = 4
-"""No remedy removes more vGPUs."""
+"""The most vGPUs that a remedy removes."""
 
 _TO_COME: Final = GoneVm(name=VmName("a VM to come"), uuid=VmUuid("00000000-0000-0000-0000-000000000000"))
 _CROWDED = frozenset({Cause.OTHER_SIZE, Cause.FULL, Cause.ALL_TAKEN, Cause.NOT_OFFERED})
@@ -55,7 +55,7 @@ class Remedy(Protocol):
 
     @classmethod
     def find(cls, shortage: Shortage) -> Self | None:
-        """The change for the first GPU, in the order of the refusals, that it helps; None if there is none."""
+        """The change for the host's first GPU that it helps, or for the one that needs least; None if it helps none."""
 
     def in_words(self, shortage: Shortage) -> str:
         """The GPU and the command that makes the change, in words."""
@@ -75,9 +75,9 @@ def explained(error: VgpumgrError) -> VgpumgrError:
 
 
 def of_one_more(view: HostView, wish: Wish, conditions: Conditions, *, by: str, at: str) -> str:
-    """Where one more vGPU of a wish would fit, beyond all that fit now, after a change of the host, in words.
+    """Which changes of the host would make room for one more vGPU of a wish than fits now, in words.
 
-    Empty if nothing is known that would help. `by` and `at`: for the detach that is tried, as in DetachRequest.
+    Empty if nothing is known that would help. `by` and `at`: who asks and when, for the changes that are tried.
     """
     ask = resolve.Ask.at_host(view, wish, conditions)
     request = AttachRequest(
@@ -119,7 +119,7 @@ def find(shortage: Shortage) -> tuple[Remedy, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnotherGpu:
-    """A GPU that the request leaves out can take it."""
+    """A GPU that the request leaves out can take the wish."""
 
     placed: Placed
 
@@ -140,7 +140,7 @@ class AnotherGpu:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _AnotherMode:
-    """A GPU can take it in another mode; `resets`: that mode needs a reset."""
+    """A GPU can take the wish in another mode. `resets`: the change of the mode needs a reset."""
 
     mode: Mode
     placed: Placed
@@ -188,7 +188,7 @@ class MigMode(_AnotherMode):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnotherPolicy:
-    """A GPU can take it once its scheduler has the policy that was asked for."""
+    """A GPU can take the wish once its scheduler has the policy that was asked for."""
 
     policy: str
     placed: Placed
@@ -219,7 +219,7 @@ class AnotherPolicy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Uncordoned:
-    """A GPU can take it once its cordon is lifted; `gpu` None: its host's."""
+    """A GPU can take the wish once a cordon is lifted: that of `gpu`, or (None) of the host."""
 
     gpu: str | None
     placed: Placed
@@ -244,7 +244,7 @@ class Uncordoned:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Without:
-    """A GPU can take it once these vGPUs of ours are freed. They are as few as possible."""
+    """A GPU can take the wish once these vGPUs of ours, as few as possible, are freed."""
 
     entries: tuple[LedgerEntry, ...]
     placed: Placed
@@ -285,7 +285,7 @@ KINDS: Final[tuple[type[Remedy], ...]] = (AnotherGpu, AnotherSizeMode, MigMode, 
 
 
 def _granted_as(shortage: Shortage, placed: Placed) -> str:
-    """The type in words, if the wish does not name it."""
+    """The type in words, if the wish does not name one."""
     return "" if isinstance(shortage.request.wish, profiles.ByProfile) else f", as {placed.type.short}"
 
 
@@ -296,7 +296,7 @@ def _refused(shortage: Shortage, causes: Iterable[Cause]) -> list[tuple[Gpu, Cau
 
 
 def _granted(shortage: Shortage, view: HostView, gpu: Gpu | None) -> Placed | None:
-    """The place for the wish on the changed host, on that GPU or (None) on any."""
+    """The place for the wish on the changed host, on that GPU or (None) on any; None if there is none."""
     among = None if gpu is None else [other for other in view.snapshot.gpus if other.uuid == gpu.uuid]
     barred = sharing.barred_functions(view, but=(shortage.domain.uuid, shortage.request.slot))
     verdict = placement.place(view.snapshot, shortage.ask, among=among, barred=barred)
@@ -335,7 +335,7 @@ def _groups(shortage: Shortage, gpu: Gpu, cause: Cause) -> Iterator[Sequence[Led
 
 
 def _may_go(shortage: Shortage, entry: LedgerEntry) -> bool:
-    """Whether a user may be advised to detach it: a declared vGPU would come back, a planned one does not exist yet."""
+    """Whether a user may be advised to detach an entry's vGPU: no declared one, which would come back, no planned one."""
     view = shortage.view
     domain = view.domain(entry.vgpu.vm)
     claim = domain.claim(entry.vgpu.slot) if domain is not None else None
