@@ -94,7 +94,7 @@ def _gpu(catalogue: Catalogue, text: str) -> Empty:
 
 
 def within(pool: Pool, what: str) -> Pool:
-    """The pool. Raises UsageError if it has more than MOST_GPUS or MOST_VGPUS; `what` names it."""
+    """The pool. Raises UsageError if it has more than MOST_GPUS or MOST_VGPUS; `what` names the pool in the message."""
     for number, most, noun in (
         (len(pool.gpus), MOST_GPUS, "GPUs"),
         (sum(count for _, count in pool.requests), MOST_VGPUS, "vGPUs"),

@@ -23,10 +23,10 @@ _BITS: Final = 12
 
 @dataclass(slots=True)
 class Goal:
-    """How many of each request are wanted, and what can be said of combinations of them.
+    """How many vGPUs of each request are wanted (`numbers`; as a combination, `all`), and what is computed from that.
 
     `high`: the bit of each request that is always 0. `kept`: how many combinations the search goes on with at most.
-    `complete`: it never had more, so it left nothing out.
+    `complete`: whether the search never had more than that, and so left nothing out.
     """
 
     numbers: tuple[int, ...]
@@ -46,16 +46,16 @@ class Goal:
         return sum(self.numbers)
 
     def one_more(self, counts: Counts, request: int) -> Counts | None:
-        """With one more vGPU of a request; None if that is more than is wanted."""
+        """The combination with one more vGPU of a request; None if that is more than is wanted."""
         longer = Counts(counts + (1 << _BITS * request))
         return longer if self.is_part(longer, self.all) else None
 
     def is_part(self, counts: int, other: int) -> bool:
-        """Whether the other has as many or more of each request: no subtraction borrows."""
+        """Whether `other` has as many or more of each request: then the subtraction borrows nothing."""
         return ((other | self.high) - counts) & self.high == self.high
 
     def together(self, one: Counts, other: Counts) -> Counts:
-        """The sum. More of a request than is wanted counts as what is wanted."""
+        """The sum of two combinations, with no more of any request than is wanted."""
         total = one + other
         if self.is_part(total, self.all):
             return Counts(total)
@@ -80,5 +80,5 @@ class Goal:
 
 
 def total(counts: Counts) -> int:
-    """How many vGPUs a combination has: the sum of its digits, by casting out."""
+    """How many vGPUs a combination has. The sum of its digits is what remains of a division by the base less one."""
     return counts % ((1 << _BITS) - 1)

@@ -1,7 +1,7 @@
-"""Which of its ways each of several empty GPUs is to be divided, so that together they serve the most that is wanted.
+"""Which mode each of several empty GPUs gets, so that together they take the most of the vGPUs that are wanted.
 
 GPU by GPU, and for each number of GPUs that get another mode, the search keeps every fullest combination of what lies
-on the GPUs so far. If there are too many, it goes on with those of the most vGPUs, and its answer is not proven.
+on the GPUs so far. If there are too many, it goes on with those with the most vGPUs, and its answer is not proven.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _Found: TypeAlias = "dict[Counts, tuple[tuple[int, Mode, Placed], ...]]"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Way:
-    """What a GPU takes in a mode. `changes`: that mode costs a change, and is given to as few GPUs as possible."""
+    """What a GPU takes in a mode. `changes`: the mode costs a change, so that as few GPUs as possible get it."""
 
     mode: Mode
     menu: Menu
@@ -62,7 +62,7 @@ def divide(
 
 
 def _useful(layers: Sequence[_Found], wanted: Goal) -> list[_Found]:
-    """Each layer without the combinations that fewer changes reach as well."""
+    """The layers, each without the combinations that an earlier one (fewer changes) reaches as well."""
     found: list[_Found] = []
     for layer in layers:
         better = [counts for lower in found for counts in lower]

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Placed:
-    """A vGPU of a request, by its number. `place`: its placement id in mixed-size mode. `piece`: its GPU instance."""
+    """A vGPU of a request (by number). `place`: its placement id in mixed-size mode. `piece`: its GPU instance."""
 
     request: int
     place: int | None = None
@@ -61,7 +61,7 @@ def _of_one_size(shapes: Mapping[int, Shape], wanted: Goal) -> Menu:
 
 
 def _mixed(shapes: Mapping[int, Shape], wanted: Goal) -> Menu:
-    """The combinations in mixed-size mode. From the last placement id to the first, a vGPU may begin at each."""
+    """The fullest combinations in mixed-size mode, found from the last placement id to the first."""
     none: Menu = {NONE: ()}
     behind: dict[int, Menu] = {}
     later = none
@@ -80,7 +80,7 @@ def _mixed(shapes: Mapping[int, Shape], wanted: Goal) -> Menu:
 
 
 def _first_at(behind: Mapping[int, Menu], start: int, none: Menu) -> Menu:
-    """What lies from `start` on: the combinations of the first placement id that is not before it."""
+    """The combinations that fit from `start` on: those of the first placement id there, or `none` if there is none."""
     return behind[min(ids)] if (ids := [place for place in behind if place >= start]) else none
 
 
@@ -124,7 +124,7 @@ def instance_sets(profiles: Sequence[InstanceProfile]) -> Iterable[tuple[Piece, 
 def added(
     one: Mapping[Counts, tuple[T, ...]], other: Mapping[Counts, tuple[T, ...]], wanted: Goal
 ) -> dict[Counts, tuple[T, ...]]:
-    """The fullest combinations of both together."""
+    """The fullest sums of a combination of `one` and a combination of `other`, with what lies in both."""
     found: dict[Counts, tuple[T, ...]] = {}
     for counts, placed in one.items():
         for others, beside in other.items():

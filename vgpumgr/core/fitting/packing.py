@@ -1,7 +1,7 @@
 """Whether the vGPUs of a pool fit on its GPUs together: which mode each GPU has, and where each vGPU lies.
 
 For few GPUs the search is complete: GPU by GPU it keeps every fullest combination of what lies on the GPUs so far. If
-there are too many, it goes on with those of the most vGPUs, and all that is proven is how many fit at most. For more
+there are too many, it goes on with those with the most vGPUs, and all that is proven is how many fit at most. For more
 GPUs another search (vgpumgr/planning.py) may be given.
 """
 
@@ -50,7 +50,7 @@ class Vgpu:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Filled:
-    """A GPU with what lies on it. `number`: from 1, among those of its board. `mode` None: nothing has to be on it."""
+    """A GPU with what lies on it. `number`: from 1, among those of its board. `mode` None: the GPU stays empty."""
 
     number: int
     board: str
@@ -76,13 +76,16 @@ class Packed:
 
     @property
     def proven(self) -> bool:
-        """Whether no arrangement has more."""
+        """Whether it is proven that no arrangement has more vGPUs."""
         return self.at_most == self.wanted - sum(count for _, count in self.missing)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
-    """What a search is given: GPUs; what each request takes on each board; how many of it are wanted; its size."""
+    """What a search is given. `by_board`: what a vGPU of each request takes on each board.
+
+    For each request, `numbers` says how many vGPUs are wanted, and `sizes` the size of one in MiB.
+    """
 
     gpus: tuple[Empty, ...]
     by_board: Mapping[str, Mapping[int, Shape]]
@@ -94,7 +97,7 @@ class Task:
         return len(self.gpus) <= _FEW and len(self.numbers) <= _FEW
 
     def value(self, there: tuple[int, ...]) -> tuple[int, int]:
-        """By what combinations are compared: how many vGPUs, then how large."""
+        """The rank of a combination: how many vGPUs it has, then how many MiB."""
         return sum(there), sum(map(int.__mul__, there, self.sizes))
 
 
@@ -111,7 +114,7 @@ class Found:
 
 
 Search: TypeAlias = "Callable[[Task, Sequence[Mode]], Found]"
-"""The best combination. The modes are those allowed on a GPU for which none is given."""
+"""Finds the best combination. The modes are those that a GPU may have for which none is given."""
 
 
 def pack(catalogue: Catalogue, pool: Pool, many: Search | None = None) -> Packed:
@@ -209,7 +212,7 @@ def _filled(pool: Pool, task: Task, best: Found) -> Iterator[Filled]:
 
 
 def remedies(catalogue: Catalogue, packed: Packed, many: Search | None = None) -> tuple[str, ...]:
-    """What makes all of a pool fit: other modes, or one more GPU of one of its boards. None if neither does."""
+    """What makes all of a pool fit: other modes, or one more GPU of one of its boards. Empty if neither does."""
     pool, found = packed.pool, []
     free = replace(pool, gpus=tuple(replace(gpu, mode=None) for gpu in pool.gpus))
     if free != pool and not pack(catalogue, free, many).missing:

@@ -34,7 +34,7 @@ class Shape:
     instance: InstanceProfile | None
 
     def modes(self) -> tuple[Mode, ...]:
-        """The modes in which a GPU takes it."""
+        """The modes in which a GPU takes such a vGPU."""
         if self.instance is not None:
             return (MIG,)
         return (EQUAL_SIZE, MIXED_SIZE) if self.places else (EQUAL_SIZE,)
