@@ -146,7 +146,7 @@ def _is_unentered(view: HostView, domain: Domain, claim: Claim) -> bool:
 
 
 def _hardware(view: HostView, claim: Claim) -> tuple[Gpu, Vgpu] | None:
-    """A claim's vGPU: the mdev with the claim's UUID, anywhere on the host; or the one of its type on the claim's VF."""
+    """A claim's vGPU: the mdev with the claim's UUID, wherever it is; or the vGPU of the claim's type on its VF."""
     binding = claim.binding
     if isinstance(binding.device, Mdev):
         return view.snapshot.find(binding.device)

@@ -335,7 +335,10 @@ def _groups(shortage: Shortage, gpu: Gpu, cause: Cause) -> Iterator[Sequence[Led
 
 
 def _may_go(shortage: Shortage, entry: LedgerEntry) -> bool:
-    """Whether a user may be advised to detach an entry's vGPU: no declared one, which would come back, no planned one."""
+    """Whether a user may be advised to detach an entry's vGPU, which must be another VM's.
+
+    A declared vGPU would come back, and a planned one does not exist yet.
+    """
     view = shortage.view
     domain = view.domain(entry.vgpu.vm)
     claim = domain.claim(entry.vgpu.slot) if domain is not None else None

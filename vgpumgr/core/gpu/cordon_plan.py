@@ -25,8 +25,8 @@ LONGEST = 200
 class CordonRequest:
     """Cordon what is named, or lift the cordon if `reason` is None. `gpu_id` and `vf` None: the whole host.
 
-    `vf`: a virtual function's address. If `gpu_id` is given, too, the function must be that GPU's. `keep`: an existing
-    cordon stays as it is, even with another reason.
+    `vf`: a virtual function's address, which is enough without `gpu_id`. `keep`: an existing cordon stays as it is,
+    even with another reason.
     """
 
     gpu_id: str | None
@@ -39,7 +39,7 @@ class CordonRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CordonPlan(plans.AnyPlan):
-    """`cordon`: the cordon afterwards; None: there is none. `stay`: those within the place that are not lifted."""
+    """`cordon`: the cordon afterwards; None: there is none. `stay`: cordons within the place that are not lifted."""
 
     host: HostName
     gpu: PciAddress | None
@@ -115,7 +115,7 @@ class _Place(NamedTuple):
         return self.gpu_uuid is None or (self.gpu_uuid == other.gpu_uuid and self.vf_index in (None, other.vf_index))
 
     def meets(self, cordon: Cordon) -> bool:
-        """Whether a cordon is of this place, of a part of it, or of what it is a part of."""
+        """Whether a cordon is of this place, of a part of it, or of the GPU or host that it belongs to."""
         return self.holds(cordon) or _Place.of(cordon).holds(self)
 
 

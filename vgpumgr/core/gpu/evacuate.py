@@ -42,7 +42,7 @@ class Ours:
 
 
 def entries(view: HostView, gpu: Gpu) -> tuple[Ours, ...]:
-    """The ledger's entries on a GPU, without lazy ones whose vGPUs are not there: nobody makes these again."""
+    """The ledger's entries on a GPU, without lazy ones whose vGPUs are not there: only libvirt's hook makes those."""
     ours = (entry for entry in view.snapshot.ledger or () if entry.vgpu.gpu_uuid == gpu.uuid)
     return tuple(
         Ours(entry=entry, vgpu=vgpu, whole=_is_whole(view, entry))
@@ -97,9 +97,10 @@ def around(
     what: str,
     change: Callable[[tuple[plan_steps.EvacuateVgpu, ...]], Iterable[plan_steps.Step]],
 ) -> tuple[tuple[plan_steps.Step, ...], tuple[Finding, ...]]:
-    """The steps of a change that needs an empty GPU. `change` gets the steps that empty it, and returns all of them.
+    """The steps of a change that needs an empty GPU, and findings about vGPUs that are still in use for a moment.
 
-    Raises what guard_idle and `change` raise, and BlockedWrite. Messages use `what` to name the setting that stays.
+    `change` gets the steps that empty the GPU, and returns all steps of the change. `what` names the setting in
+    messages. Raises what guard_idle and `change` raise, and BlockedWrite.
     """
     guard_idle(view, gpu, ours, say("the {} of GPU {} of {} stays as it is", what, gpu.pci, view.snapshot.host))
     steps = (*enter(view, ours), *change(idle(view, gpu, ours)))

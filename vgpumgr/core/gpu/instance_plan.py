@@ -56,8 +56,10 @@ class InstancePlan(GpuPlan):
 
 
 def plan_layout(view: HostView, gpu_id: str, names: Sequence[str]) -> InstancePlan:
-    """Plan the missing instances. Raises UnknownGpu, LedgerBroken, BlockedWrite, Unsure if instances cannot be read,
-    RefusedPlan on a GPU in another mode, and ProfileNotHere for a profile that the board does not have.
+    """Plan the steps that make the instances of these profiles which a GPU lacks.
+
+    Raises UnknownGpu, LedgerBroken, BlockedWrite, Unsure if instances cannot be read, RefusedPlan on a GPU in another
+    mode, and ProfileNotHere for a profile that the board does not have.
     """
     detach.guard_ledger(view)
     facts = view.snapshot

@@ -91,7 +91,7 @@ def plan_mig(view: HostView, request: ModeRequest) -> ModePlan:
         yield from _change(facts, gpu, mig_state, request, on=on)
 
     first, findings = evacuate.around(view, gpu, ours, "mode", change)
-    if not functions:  # which of them it will have is known once they are there
+    if not functions:  # what vGPUs can be made on is known only once the GPU has its functions
         return _plan(view, gpu, request, first, findings, goes_on=bool(slots))
     back = _back(simulate.apply(view, first), gpu, slots)
     _guard_back(facts, gpu, request, back)
@@ -227,7 +227,7 @@ def _change(
 
 
 def _back(view: HostView, gpu: Gpu, slots: Sequence[tuple[Domain, Claim]]) -> _Back:
-    """Attach each slot again on this GPU, each to the state after those before it.
+    """Plan to attach each slot again on this GPU, on the host as the slots before it leave it.
 
     These slots' entries of the other kind are removed first: they hold room that the slots cannot use.
     """

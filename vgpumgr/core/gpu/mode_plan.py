@@ -31,7 +31,7 @@ class ModeRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModePlan(gpu_plan.GpuPlan):
-    """`documents`: the claims of the VMs that have vGPUs there, before any step."""
+    """`documents`: the claims of the VMs that have vGPUs on the GPU, before any step."""
 
     mode: Mode
     documents: Mapping[VmUuid, ClaimDocument | None]

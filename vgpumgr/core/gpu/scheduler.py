@@ -134,7 +134,7 @@ def plan_scheduler(view: HostView, request: SchedulerRequest) -> SchedulerPlan:
 
 
 def drift(facts: HostSnapshot, gpu: Gpu, wish: SchedulerWish) -> tuple[Difference, ...]:
-    """How a GPU's two layers differ from a wish, or cannot be read. Raises as plan_scheduler does, except InUse."""
+    """How a GPU's two layers differ from a wish, or cannot be verified. Raises as plan_scheduler does, except InUse."""
     _guard_mode(facts, gpu)
     state = _state(facts, gpu)
     setting = _grant(facts, gpu, wish, state).setting
@@ -166,7 +166,7 @@ def drift(facts: HostSnapshot, gpu: Gpu, wish: SchedulerWish) -> tuple[Differenc
 
 
 def persistent(facts: HostSnapshot, gpu: Gpu) -> Persistent:
-    """The current persistent layer."""
+    """A GPU's persistent layer as it is now."""
     if facts.modprobe is None:
         return Persistent(found=None, state=None)
     file_value = modprobe.read(facts.modprobe, gpu.pci)
@@ -282,7 +282,7 @@ def _change(
 
 
 def _before(facts: HostSnapshot, gpu: Gpu, state: SchedulerState) -> Setting:
-    """The setting that an undo restores: the current policy, and the persistent slice if that is for this policy."""
+    """The setting that an undo restores: a persistent setting with the current policy, else this policy alone."""
     policy = state.policies.get(GRAPHICS) or scheduler.BEST_EFFORT
     module_value = modprobe.read_loaded(facts.module, gpu.pci) if facts.module else None
     for raw in (modprobe.read(facts.modprobe or (), gpu.pci), module_value):

@@ -164,7 +164,7 @@ def _back(evacuation: plan_steps.EvacuateVgpu, places: Mapping[Key, int]) -> pla
 
 
 def _owners(view: HostView, ours: Sequence[Ours]) -> tuple[Domain, ...]:
-    """The VMs of these vGPUs, except copies: their claims are another VM's."""
+    """The VMs of these vGPUs, except copies: a copy's claims are another VM's."""
     domains = (view.domain(uuid) for uuid in {one.entry.vgpu.vm for one in ours})
     return tuple(sorted((one for one in domains if one is not None and not one.copied), key=lambda one: one.name))
 
@@ -185,5 +185,5 @@ def _claims(after: HostView, ours: Sequence[Ours]) -> Iterator[plan_steps.PutCla
 
 
 def _largest_first(gpu: Gpu, of: Iterable[_T], spec: Callable[[_T], VgpuSpec]) -> tuple[_T, ...]:
-    """The order in which they are re-created: the largest first, so that each finds room."""
+    """`of` in the order in which their vGPUs are re-created: the largest first, so that each finds room."""
     return tuple(sorted(of, key=lambda one: -(gpu.size_of(spec(one).type_id) or 0)))
