@@ -71,7 +71,7 @@ class Sources:
     """An inventory's files as they were read, in Ansible's order, with the reader's own problems and findings.
 
     `group_vars` (one mapping for each of several inventories) and `host_vars` map a name to its files. Their paths are
-    relative to `root`. `answered`: as in Inventory.
+    relative to `root`. `answered`: who named the hosts, and when, if the files were not read here.
     """
 
     root: str
@@ -226,7 +226,7 @@ def _report_no_hosts(sources: Sources, tree: Tree, whose_hosts: Whose, report: R
 
 
 def _check_read(ours: Mapping[HostName, Host], whose_hosts: Whose, precedence: Precedence, report: Report) -> None:
-    """Report our variables that reach no hypervisor: they, too, would be lost silently.
+    """Report our variables that reach no hypervisor: they would be lost silently.
 
     If the command names the group, this is only a finding: that group may be one of several.
     """
@@ -247,7 +247,7 @@ def _check_read(ours: Mapping[HostName, Host], whose_hosts: Whose, precedence: P
 
 @dataclass(slots=True, kw_only=True)
 class _Declared:
-    """The parsed definitions of our variables, each read once, however many hosts use it."""
+    """The parsed definitions of our variables by id() of their values. Each is read once, however many hosts use it."""
 
     report: Report
     vms: dict[int, Mapping[VmName, VmDeclaration]] = field(default_factory=dict)

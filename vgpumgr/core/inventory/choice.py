@@ -43,7 +43,7 @@ class VmPattern:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shown:
-    """What is shown. `whole`: hosts of which everything is shown. Of other hosts, `adds` says which VMs are.
+    """What is shown. `whole`: hosts of which everything is shown. Of other hosts, the VMs that one of `adds` matches.
 
     `keeps`: every shown VM must match these. `takes`: no shown VM may match any of these.
     `within`: only these hosts are shown; None: any host.
@@ -61,7 +61,7 @@ class Shown:
         return (*self.adds, *self.keeps, *self.takes)
 
     def shows(self, host: str, vm: str | None, uuid: str | None = None) -> bool:
-        """Whether a vGPU of that VM on that host is meant. None: no VM of it is known."""
+        """Whether a vGPU of that VM on that host is meant. `vm` None: the vGPU's VM is not known."""
         name = names.HostName(host)
         if self.within is not None and name not in self.within:
             return False
@@ -205,7 +205,7 @@ def is_wild(text: str) -> bool:
 def unknown_vms(
     shown: Shown, inventory: Inventory, vms: Sequence[tuple[str, str | None]], *, unread: int
 ) -> tuple[UnknownVm, ...]:
-    """An error for each argument that nothing matches; `vms`: names and UUIDs on the hosts read, all but `unread`."""
+    """An error for each argument that matches none of `vms` (name, UUID). `unread`: the number of hosts not read."""
     vm_names = {name for name, _ in vms}
     return tuple(_unknown(one, inventory, vm_names, unread=unread) for one in shown.unmatched(vms))
 

@@ -189,7 +189,7 @@ def _check_together(table: Table, policy: str | None, what: str, report: Report)
 
 
 def _read_slice(value: Value, what: str, report: Report) -> int | None:
-    """A slice in ns. These ranges are NVIDIA's (vGPU user guide 17.0, 8.3); each GPU's own are checked on set."""
+    """A slice in ns. The range is NVIDIA's (vGPU user guide 17.0, 8.3); a GPU's own is checked when a slice is set."""
     text = reading.read_text(value, f"time_slice of {what}", report, example="2ms")
     if text is None:
         return None

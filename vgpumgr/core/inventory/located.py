@@ -1,6 +1,6 @@
 """Plain data with its location: what the file reader hands over, and the only input of this package's rules.
 
-They are named tuples because a large inventory has a million, and a frozen dataclass takes four times as long to make.
+Values are named tuples: a large inventory has a million, and a frozen dataclass takes four times as long to make.
 """
 
 from __future__ import annotations

@@ -81,7 +81,7 @@ class VmDeclaration:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReservationDeclaration:
-    """`count` places for an owner's VMs; those that the VMs already have are among them. `asked`: what each is for."""
+    """`count` places for an owner's VMs; places that the VMs have taken count, too. `asked`: what each place serves."""
 
     name: str
     owner: OwnerName
@@ -177,7 +177,7 @@ class HostDeclaration:
 
     @property
     def owners(self) -> Owners:
-        """Whose its VMs are."""
+        """The owners of the host's VMs."""
         of_vms = {vm.name: vm.owner for vm in self.vms.values() if vm.owner is not None}
         return Owners(of_vms=of_vms, default=self.owner, path=self.owner_path)
 

@@ -1,4 +1,4 @@
-"""Which definition of a variable a host gets: Ansible's order, of which the last wins.
+"""Which definition of a variable a host gets: the last one in Ansible's order.
 
     all, inline · other groups, inline · group_vars/all · group_vars of other groups · host, inline · host_vars
 

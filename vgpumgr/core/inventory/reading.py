@@ -41,7 +41,7 @@ def read_table(value: Value, what: str, report: Report, *, example: str, none_al
 
 
 def _is_plain(data: object) -> bool:
-    """Whether it is a string that cannot be a template."""
+    """Whether the data is a string that cannot be a template."""
     return isinstance(data, str) and "{" not in data
 
 
@@ -58,7 +58,7 @@ def _is_name(key: Value, what: str, report: Report) -> bool:
 
 
 def check_keys(table: Table, valid: Collection[str], what: str, report: Report) -> None:
-    """Every key must be a valid one."""
+    """Report every key that is not valid."""
     for text, member in table.items():
         if text not in valid:
             like = nearest(text, valid)
@@ -156,7 +156,7 @@ def _short(text: str) -> str:
 
 
 def _known(value: Value, what: str, kind: str, report: Report) -> bool:
-    """Whether the value can be known without running Ansible. `kind`: what it is to be."""
+    """Whether the value can be known without running Ansible. `kind`: what the value has to be, in words."""
     if value.opaque == "!vault":
         report.problem(
             value.where,

@@ -19,7 +19,7 @@ _COUNT: Final = "count"
 
 
 def read_reservations(value: Value, report: Report) -> tuple[ReservationDeclaration, ...]:
-    """The reservations, by name. One that does not say for whom is for the owner of its name."""
+    """The reservations, by name. A reservation without `for` is for the owner of the same name."""
     table = reading.read_table(value, VARIABLE, report, example=_EXAMPLE) or {}
     found = [one for member in table.values() if (one := _read(member, report)) is not None]
     return tuple(sorted(found, key=lambda one: one.name))

@@ -17,7 +17,7 @@ Setting = Literal["mode", "scheduler", "instances"]
 
 
 def deciding(gpu: Gpu, declared: Sequence[OfGpus], setting: Setting) -> OfGpus | None:
-    """The declaration of a GPU's mode or scheduler; None if there is none."""
+    """The first declaration that decides about a GPU's setting; None if there is none."""
     return next(iter(all_deciding(gpu, declared, setting)), None)
 
 
@@ -41,9 +41,9 @@ def of_board(gpu: Gpu, declared: Sequence[OfGpus], setting: Setting) -> BoardDec
 
 
 def _is_about(declared: GpuDeclaration | BoardDeclaration, gpu: Gpu, setting: Setting) -> bool:
-    """Whether a declaration is for this GPU. A board's is not for a card that is passed through as a whole.
+    """Whether a declaration is for this GPU. A board's declaration is only for GPUs that offer vGPUs.
 
-    A board's scheduler is not for a GPU in MIG mode either.
+    A board's scheduler is not for a GPU in MIG mode.
     """
     if isinstance(declared, BoardDeclaration):
         if setting == "scheduler" and not gpu.rules.has_scheduler:

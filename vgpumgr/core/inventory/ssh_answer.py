@@ -122,7 +122,7 @@ def _parse_jumps(text: str) -> tuple[jump_hosts.Hop, ...]:
 
 
 def apply(endpoint: Endpoint, answer: Answer, *, is_there: Callable[[str], bool]) -> Endpoint:
-    """The endpoint with what the inventory leaves open. Its jump hosts are as written: each has its own answer."""
+    """The endpoint, with ssh's answer for what the inventory leaves open. Each jump host has an answer of its own."""
 
     def value(setting: Setting, answered: Value | None, said: Value) -> Value:
         return answered or said if setting in endpoint.unsaid else said
@@ -152,9 +152,9 @@ def apply(endpoint: Endpoint, answer: Answer, *, is_there: Callable[[str], bool]
 
 
 def apply_to_jump(jump: JumpHost, answer: Answer, *, is_there: Callable[[str], bool]) -> JumpHost:
-    """The jump host with what the inventory leaves open.
+    """The jump host, with ssh's answer for what the inventory leaves open.
 
-    Where no ssh_config sets them either, its key, agent, user and known_hosts are those of the host.
+    A key, agent, user or known_hosts file that no ssh_config sets either is that of the host behind the jump host.
     """
     return replace(
         jump,

@@ -1,6 +1,6 @@
 """The literal of a Jinja template that has only the host's own variables and their defaults. Pure.
 
-Connection variables may be such templates. One with Ansible's filters, lookups or facts has no literal here.
+Connection variables may be such templates. A template with Ansible's filters, lookups or facts has no literal here.
 """
 
 from __future__ import annotations

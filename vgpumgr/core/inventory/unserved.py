@@ -1,5 +1,5 @@
 """Declarations that no host can serve, as far as known without asking one. What NVIDIA's list lacks is a finding, as
-it may be older than a driver. A layout that the slices of its board cannot hold is a problem.
+the list may be older than a driver. A layout that the slices of its board cannot hold is a problem.
 
 Only `inventory check` asks: other commands learn it from the hosts, and need not read the list.
 """
@@ -24,7 +24,10 @@ if TYPE_CHECKING:
 
 
 def findings(inventory: Inventory, catalogue: Catalogue) -> tuple[Finding, ...]:
-    """A finding for each slot that asks for an unlisted type, once even if several hosts share it through a group."""
+    """A finding for each slot that asks for an unlisted type, or for fGPUs where no unit is declared.
+
+    There is one even if several hosts share the slot's declaration through a group.
+    """
     reasons: dict[Profile, str | None] = {}
     all_findings = (finding for host in inventory.hosts.values() for finding in _of_host(host, catalogue, reasons))
     return tuple(dict.fromkeys(all_findings))

@@ -2,8 +2,8 @@
 
 The first of these that says anything decides:
 
-1. a group, which the command line names, or `vgpumgr_group` for all hosts, or whose name is `hypervisors`
-2. no group tells one host from another: all are hypervisors
+1. a group: the one that the command line names, else the one of `vgpumgr_group`, else one that is called `hypervisors`
+2. the lack of groups that tell one host from another: then all are hypervisors
 3. the hosts that have a `vgpumgr_` variable of their own, or of a group of theirs other than `all`
 
 Otherwise it is a problem: to contact every host of an inventory as root, because nobody said which, would be wrong.
@@ -97,7 +97,7 @@ def _marked(
 def for_all(
     variable: str, tree: Tree, group_files: Mapping[str, Table], host_files: Mapping[str, Table], report: Report
 ) -> Member | None:
-    """The definition of a variable that is one for all hosts; elsewhere than for the group all it is a problem."""
+    """The definition in the group `all` of a variable that is one for all hosts. Any other definition is a problem."""
     groups = {name: (group.variables, group_files.get(name, {})) for name, group in tree.groups.items()}
     hosts = ((name, (host.variables, host_files.get(name, {}))) for name, host in tree.hosts.items())
     member: Member | None = None
