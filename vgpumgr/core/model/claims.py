@@ -70,7 +70,7 @@ class Binding:
 
     @property
     def lies_at(self) -> tuple[int | None, str | None, int | None]:
-        """Where in its GPU it is meant to be, which is not compared."""
+        """Where in its GPU the vGPU is meant to be: placement id, MIG profile, first memory slice. Not compared."""
         return self.placement_id, self.mig_profile, self.mig_start
 
     @property
@@ -88,7 +88,7 @@ class Binding:
 
 
 def binding_of(host: str, vgpu: VgpuSpec) -> Binding:
-    """What a claim records about its vGPU. It omits the GPU's address: the UUID identifies it."""
+    """What a claim records about its vGPU, without the GPU's address: the UUID identifies the GPU."""
     return Binding(
         host=host,
         gpu_uuid=vgpu.gpu_uuid,
@@ -284,7 +284,7 @@ def _wait(element: ET.Element) -> Wait:
 
 
 def ask_attributes(claim: Claim | Wait) -> dict[str, str]:
-    """The attributes of <ask>, the reader's inverse: only what was requested."""
+    """The attributes of <ask>, from which `read` makes the same wish and conditions: only what was requested."""
     wish = {name: str(value) for name, value in profiles.attributes(claim.wish).items()}
     return wish | asking.attributes(claim.conditions)
 

@@ -36,7 +36,7 @@ _METADATA = re.compile(r"<metadata>.*?</metadata>", re.DOTALL)
 class Hostdev:
     """A host device that can be a vGPU: `source` is what its <source> names, an mdev or a PCI function.
 
-    `port` is the guest's PCI bus behind the root port that it is on, if it is on one.
+    `port` is the device's PCI bus in the guest, if the device is on a root port.
     """
 
     source: Device
@@ -46,7 +46,7 @@ class Hostdev:
 
     @property
     def slot(self) -> Slot | None:
-        """The slot that its alias names, or None if it is not ours."""
+        """The slot that the device's alias names, or None if the device is not ours."""
         return Slot(self.alias[len(_ALIAS) :]) if self.alias and self.alias.startswith(_ALIAS) else None
 
 
@@ -103,12 +103,12 @@ class Domain:
 
     @property
     def copied(self) -> bool:
-        """The claims were written for another domain: this one is a clone, a template's child or a restore."""
+        """Whether its claims were written for another domain: it is then a clone, a template's child or a restore."""
         return bool(self.claims) and self.claims is not None and self.claims.vm != self.uuid
 
     @property
     def mentioned(self) -> tuple[Hostdev, ...]:
-        """Every hostdev of either document, and what its QEMU arguments name."""
+        """Every hostdev of either document, and every device that the domain's QEMU arguments name."""
         live = tuple(device for device in self.live or () if device not in self.inactive)
         return self.inactive + live + self.arguments
 
@@ -129,7 +129,7 @@ class SavedStates:
 def read_domain(documents: DomainDump, owner_path: OwnerPath | None = None) -> Domain:
     """Interpret a domain's documents. Never raises: `problem` or `claim_problem` names what cannot be read.
 
-    `owner_path`: where they name its owner; None: that is not read.
+    `owner_path`: where the documents name the domain's owner; None: the owner is not read.
     """
     problem = documents.unreadable
     claim_document, claim_problem, claim_namespace = None, None, claim_values.NAMESPACE

@@ -38,18 +38,18 @@ class JumpHost:
 
     @property
     def name(self) -> str:
-        """As in messages: jump01, jump01:2222, [2001:db8::1]."""
+        """Its name in messages: jump01, jump01:2222, [2001:db8::1]."""
         address = f"[{self.address}]" if ":" in self.address else self.address
         return address if self.port == _SSH_PORT else f"{address}:{self.port}"
 
     def __str__(self) -> str:
-        """As `ssh -J` takes it."""
+        """The jump host as `ssh -J` takes it."""
         return f"{self.user}@{self.name}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Endpoint:
-    """Everything the link needs. `known_hosts` and `site_known_hosts` are paths of host key files; both count.
+    """All that it takes to reach a host. `known_hosts` and `site_known_hosts` are paths of host key files; both count.
 
     `become`: the user is not root, so sudo runs the host program. `may_become`: an ssh_config may name such a user.
     `key_file` None: no key was named. `certificate`: the user's, for that key. `jumps`: the nearest to us first.

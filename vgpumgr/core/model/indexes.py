@@ -28,7 +28,7 @@ Key = TypeVar("Key", bound="Hashable")
 
 
 class Index(cached_property[dict[Key, tuple[Row, ...]]], Generic[Row, Key]):
-    """The rows of a tuple by the keys that each of them has, each key once."""
+    """The rows of a tuple by key. A row may have several different keys."""
 
     def __init__(self, keys: Callable[[Row], Iterable[Key]]) -> None:
         super().__init__(lambda rows: grouped(rows, keys))
@@ -37,7 +37,7 @@ class Index(cached_property[dict[Key, tuple[Row, ...]]], Generic[Row, Key]):
     def changed(
         self, index: Mapping[Key, tuple[Row, ...]], old: Row | None, new: Row | None
     ) -> dict[Key, tuple[Row, ...]]:
-        """A copy without the row `old`, and with `new` as the last of its keys."""
+        """A copy of the index without the row `old`, and with the row `new` as the last one of each of its keys."""
         copy = dict(index)
         if old is not None:
             for key in self._keys(old):
@@ -58,7 +58,7 @@ class Positions(cached_property[dict[Key, int]], Generic[Row, Key]):
 
 
 class Indexed(tuple[Row, ...]):  # noqa: SLOT001 -- its indexes are kept in its dict
-    """Rows that each Index and all Positions of their class find."""
+    """A tuple of rows with lookup by every Index and by all Positions of its class."""
 
     _indexes: Mapping[str, Index[Row, Hashable]]
     _positions: ClassVar[tuple[str, ...]]
@@ -83,12 +83,12 @@ class Indexed(tuple[Row, ...]):  # noqa: SLOT001 -- its indexes are kept in its 
         return self._changed(filter(partial(is_not, row), self), row, None)
 
     def replaced(self, position: int, row: Row) -> Self:
-        """A copy with this row at that position. It has the Positions keys of the row that it replaces."""
+        """A copy with this row at that position. The row must have the Positions keys of the one that it replaces."""
         rows = (*self[:position], row, *self[position + 1 :])
         return self._changed(rows, self[position], row).knowing(**self._known_positions())
 
     def alike(self, rows: Iterable[Row], **known: object) -> Self:
-        """Other rows with the same Positions keys."""
+        """Other rows, which must have the same Positions keys. `known`: attributes that are already computed."""
         return type(self)(rows).knowing(**self._known_positions(), **known)
 
     def knowing(self, **known: object) -> Self:
@@ -200,11 +200,11 @@ class Domains(Indexed["Domain"]):
         return self.at_position(self._by_name.get(name))
 
     def naming(self, device: Device) -> tuple[Domain, ...]:
-        """The VMs whose definition or running state names it, in their order."""
+        """The VMs whose definition or running state names a device, in their order."""
         return self._in_order(self._naming.get(device, ()))
 
     def uuids_naming(self, device: Device) -> tuple[VmUuid, ...]:
-        """Their UUIDs, in no order."""
+        """The UUIDs of the VMs whose definition or running state names a device, in no order."""
         return tuple(domain.uuid for domain in self._naming.get(device, ()))
 
     @property
@@ -212,7 +212,7 @@ class Domains(Indexed["Domain"]):
         return self._naming.keys()
 
     def claiming(self, device: Device) -> tuple[Domain, ...]:
-        """The VMs with a claim of it, in their order."""
+        """The VMs with a claim of a device, in their order."""
         return self._in_order(self._claiming.get(device, ()))
 
     @property
@@ -233,7 +233,7 @@ class Domains(Indexed["Domain"]):
 
 
 class SavedStatesByVm(dict["VmUuid", "SavedStates"]):
-    """What could come back, by VM."""
+    """The host devices that managed-save images and snapshots could bring back, by VM."""
 
     @cached_property
     def _naming(self) -> dict[Device, tuple[VmUuid, ...]]:
@@ -258,7 +258,7 @@ class SavedStatesByVm(dict["VmUuid", "SavedStates"]):
         return self._naming.keys()
 
     def naming(self, device: Device) -> tuple[VmUuid, ...]:
-        """The VMs with an image or a snapshot that names it."""
+        """The VMs with an image or a snapshot that names a device."""
         return self._naming.get(device, ())
 
 

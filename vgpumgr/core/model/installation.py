@@ -60,8 +60,8 @@ class Restore:
 class Installation:
     """`user`: the login's name; `programs`: the SHA-256 of each intact host program.
 
-    `pinned`: only these run. `problems`: what was altered, or can be altered by others than root. `cordons` of the host
-    and its GPUs; None if the ledger cannot be read. `restore`: None if the host restores nothing by itself.
+    `pinned`: only these run. `problems`: what was altered, or can be altered by others than root. `cordons`: those of
+    the host and its GPUs; None if the ledger cannot be read. `restore`: None if the host restores nothing by itself.
     """
 
     host: HostName

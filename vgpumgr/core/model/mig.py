@@ -87,7 +87,7 @@ class OurInstance:
 
     @property
     def key(self) -> tuple[GpuUuid, str, int]:
-        """What identifies it, also after it is re-created."""
+        """What identifies the instance, also after it is re-created."""
         return self.gpu_uuid, self.profile, self.start
 
     @property

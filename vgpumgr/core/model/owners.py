@@ -1,5 +1,6 @@
-"""Whose VMs they are: a team, a project, a customer, by name. A VM's own entry in the inventory comes first, then what
-its definition's <metadata> says, then what holds for its host. And what an owner may hold of all hosts' GPUs.
+"""The owner of a VM, a team, a project or a customer, by name; and what an owner may hold of all hosts' GPUs.
+
+A VM's own entry in the inventory comes first, then its definition's <metadata>, then the owner that its host names.
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ EXAMPLE: Final = "{http://openstack.org/xmlns/libvirt/nova/1.1}instance/owner/pr
 class OwnerPath:
     """Where a definition's <metadata> names the owner, as `text` writes it: `steps` are elements from the outside in.
 
-    The first is of the namespace, the others of it or of none. `attribute`: one of the last element; None: its text.
+    The first element is of `namespace`, each other one of `namespace` or of none. `attribute`: the attribute of the
+    last element that has the owner's name; None: that element's text.
     """
 
     text: str
@@ -71,7 +73,7 @@ class Owners:
 
     @property
     def every(self) -> frozenset[OwnerName]:
-        """All that are named."""
+        """All owners that the inventory names."""
         return frozenset([*self.of_vms.values(), *([] if self.default is None else [self.default])])
 
     def of(self, vm: VmName, in_metadata: OwnerName | None = None) -> OwnerName | None:
@@ -96,7 +98,7 @@ class Amount:
         return Amount(memory_mib=self.memory_mib + other.memory_mib, vgpus=self.vgpus + other.vgpus)
 
     def beyond(self, other: Amount) -> Amount:
-        """How much more it is than another; what is less counts as nothing."""
+        """How much more this amount is than another; what is less counts as nothing."""
         return Amount(memory_mib=max(0, self.memory_mib - other.memory_mib), vgpus=max(0, self.vgpus - other.vgpus))
 
 
@@ -112,7 +114,7 @@ class Quota:
     where: str
 
     def exceeded(self, total: Amount, growth: Amount) -> bool:
-        """Whether this total is too much of anything that grows: what was too much before is no reason to refuse."""
+        """Whether a total exceeds the quota in something that grows. What does not grow is no reason to refuse."""
         memory = self.memory_mib is not None and total.memory_mib > self.memory_mib and growth.memory_mib > 0
         return memory or (self.vgpus is not None and total.vgpus > self.vgpus and growth.vgpus > 0)
 
@@ -129,8 +131,9 @@ class Held:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Allowance:
-    """What counts against an owner's quota on one host: what it holds on other hosts, and has been `granted` there.
+    """What counts against an owner's quota beside the owner's vGPUs on one host.
 
+    `others`: the owner's vGPUs on other hosts; `granted`: what the same command's plans for other hosts add to them.
     `unread`: the hosts about which nothing is known.
     """
 

@@ -41,12 +41,12 @@ class Reservation:
 
     @property
     def at(self) -> tuple[GpuUuid, int | None]:
-        """Its GPU and virtual function."""
+        """The place's GPU and the index of its virtual function."""
         return self.vgpu.gpu_uuid, self.vgpu.vf_index
 
     @property
     def identity(self) -> tuple[VgpuSpec, str | None, str, str, str | None]:
-        """All of it but the time that is left, which each reading changes."""
+        """Everything but the time that is left, which each reading changes."""
         return self.vgpu, self.terms.owner, self.terms.by, self.terms.at, self.terms.taker
 
     @property

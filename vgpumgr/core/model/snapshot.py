@@ -77,7 +77,7 @@ class VgpuType:
 
     @property
     def short(self) -> str:
-        """Its profile on any board; with its board if it has no series, in full if it has no board."""
+        """The type as a profile: 4Q; with its board if its name has no series, in full if its name has no board."""
         if not self.parsed.board:
             return self.name
         return self.parsed.short if self.parsed.series else self.type_name
@@ -104,7 +104,7 @@ class Types(dict[int, VgpuType]):
 
     @cached_property
     def by_profile(self) -> dict[str, tuple[VgpuType, ...]]:
-        """By their names without the board: 4Q."""
+        """The types by their names without the board: 4Q."""
         return grouped(self.values(), lambda one: (one.parsed.short,))
 
     @cached_property
@@ -131,7 +131,7 @@ _NONE: Final = Types()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Places:
-    """The placement ids, ascending, where the driver takes one more vGPU of a type now. It occupies `size` of them."""
+    """The placement ids, ascending, where the driver takes one more vGPU of a type now. A vGPU takes `size` of them."""
 
     type_id: int
     size: int
@@ -144,7 +144,7 @@ class Gpu:
 
     `places`: by type id, for the types that it takes now; None if unknown, or if it is not in mixed-size mode. `mig`
     None: it has no MIG, or that is unknown. `local_cpus`: the CPUs of its NUMA node, `0-5,12-17`; of a machine without
-    NUMA all. `fabric`: whether NVML reports it on an NVSwitch fabric; None: not asked.
+    NUMA all. `fabric`: whether NVML reports it on an NVSwitch fabric; None: NVML does not say.
     """
 
     pci: PciAddress
@@ -224,7 +224,7 @@ class Gpu:
 
     @property
     def sizes(self) -> frozenset[int | None]:
-        """The sizes in MiB of the vGPUs on it; None for one of which the size is unknown."""
+        """The sizes in MiB of the vGPUs on the GPU; None stands for an unknown size."""
         return frozenset(self.size_of(type_id) for type_id in self.functions.type_ids)
 
     def size_of(self, type_id: int | None) -> int | None:
@@ -348,8 +348,8 @@ class Freed:
 class Cordon:
     """No new vGPU is placed on this GPU, on one virtual function of it, or (all None) on the host.
 
-    `at`: RFC 3339. `gpu`: the GPU's address at that time. `vf`: the function's present address, or that of the time
-    while its GPU does not show it.
+    `at`: RFC 3339. `gpu`: the GPU's address at that time. `vf`: the function's present address, or, if its GPU does not
+    show it, the function's address at that time.
     """
 
     gpu_uuid: GpuUuid | None
@@ -365,7 +365,8 @@ class Cordon:
 class BlockedWrite:
     """A write of ours to /sys that has not returned. Until it does, its GPU takes no more writes.
 
-    `pid` sleeps in it on the host; `since` is RFC 3339; `vfio`: what a holder of the vGPU being removed has open.
+    `pid`: the process that sleeps in the write; `since` is RFC 3339; `vfio`: what a holder of the vGPU being removed
+    has open.
     """
 
     gpu_uuid: GpuUuid
@@ -400,8 +401,8 @@ class HostSnapshot:
     `silent`: the GPUs for which NVML does not report what runs there, and why; everything there counts as in use.
     `qemus` is None if `handles` is, and `blocked_writes` if `ledger` is: then nothing is written on the host.
     `ledger_file`: whether the ledger's file exists. If not, `ledger` is empty: nothing was ever created on the host, or
-    the file was lost (ownership.py decides which). `freed` (the newest 500 removed vGPUs), `cordons` and `instances`
-    (our GPU instances) are from that file, too, and `reservations`.
+    the file was lost (ownership.py decides which). `freed` (the newest 500 removed vGPUs), `cordons`, `instances` (our
+    GPU instances) and `reservations` are from that file, too.
     `vfio`: whether /dev/vfio/vfio exists; no VM with a vGPU starts without it. `module`: what nvidia was loaded with.
     `modprobe`: the files with options for the nvidia module, in modprobe's order.
     """
@@ -486,7 +487,7 @@ class HostSnapshot:
         return self.gpu_by_uuid(place.gpu_uuid) is None and any(gpu.uuid is None for gpu in self.gpus)
 
     def vgpu_of(self, place: Place) -> Vgpu | None:
-        """The hardware at a place: the mdev with its UUID, or the vGPU, if no mdev, on the VF with its index."""
+        """The vGPU that exists at a place: the mdev with its UUID; if it names none, the vGPU on its VF, by index."""
         gpu = self.gpu_by_uuid(place.gpu_uuid)
         if gpu is None:
             return None
@@ -497,7 +498,7 @@ class HostSnapshot:
                 return None if place.vf_index is None else gpu.functions.at.get(place.vf_index)
 
     def find(self, device: Device) -> tuple[Gpu, Vgpu] | None:
-        """The vGPU of that identity, on any GPU of the host."""
+        """The vGPU of that identity, with the GPU that it is on; None if the host has none."""
         for gpu in self.gpus:
             if isinstance(device, Mdev):
                 vgpu = gpu.functions.at.get(device.uuid)

@@ -71,7 +71,7 @@ class Symptoms:
     """`library`: NVML's version on disk; None: unknown. `host_driver`: whether the vGPU host driver is installed.
 
     `units`: empty without systemd. The functions' order is that of their addresses. `log`: the driver's newest
-    different lines of this boot. `clock`: its time when it answered, in seconds since the epoch.
+    different lines of this boot. `clock`: the host's time when it answered, in seconds since the epoch.
     """
 
     functions: tuple[Function, ...] = ()

@@ -133,7 +133,7 @@ class GoneVm:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostView:
-    """`libvirt_version` as libvirt encodes it: 9000000 is 9.0.0.
+    """One observation of a host, with the inventory's settings for plans. `libvirt_version`: 9000000 is 9.0.0.
 
     `saved`: what could come back, for VMs with a managed-save image or snapshots. None: it was not read, because only
     steps that free a vGPU need it. Ten settings are the inventory's: `excluded_vfs`, on which nothing new is created;
@@ -238,7 +238,8 @@ def holders(
     """Who has a vGPU.
 
     `vgpu` is the hardware, None if it is gone. `letting_go`: the domain whose *inactive* XML is about to lose the
-    device; only its running state counts. `unplugs`: that is about to lose the device, too, so its use is passing.
+    device; only its running state counts. `unplugs`: its running state is about to lose the device, too, so that its
+    use is passing.
     """
     unplugging = letting_go if unplugs else None
     lines: list[str] = []
@@ -283,7 +284,7 @@ def _with_users(
 
 
 def runs_without(view: HostView, vm: VmUuid) -> bool:
-    """Whether the VM runs. If it does and nothing `lasting` holds its vGPU, it runs without that."""
+    """Whether the VM runs. If it does and nothing `lasting` holds its vGPU, it runs without the vGPU."""
     domain = view.domain(vm)
     return domain is not None and domain.active
 
@@ -358,7 +359,7 @@ def _may_be(view: HostView, active: Active, vgpu: Vgpu) -> bool:
     """Whether an active row that names no device may mean this vGPU.
 
     It does not if its VM has a vGPU of that GPU open: then the handles say which one (two VFs of one VM, for example).
-    Nor if its VM is off and has its own vGPU on that GPU, which the list still has.
+    Neither does it if its VM is off and has another vGPU on that GPU: the list still has that one.
     """
     if active.device is not None:
         return False
