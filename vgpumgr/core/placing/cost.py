@@ -68,8 +68,8 @@ def cost_mib(
 def mean_loss(sizes: Sequence[int], before: Sequence[int], after: Sequence[int], usual: Mapping[int, int]) -> float:
     """What usual requests lose of a GPU on average. `before`, `after`: what vGPUs of each size could fill of it.
 
-    A request is served by the smallest of `sizes`, which ascend, that is enough. Large ones count by their memory: in
-    MIG mode, counting each request once serves up to two points less of it (benchmarks/placement_served.py).
+    A request is served by the smallest of `sizes` (ascending) that is enough. Requests count by their memory: if each
+    counted once, up to two percentage points less memory would be served in MIG mode (benchmarks/placement_served.py).
     """
     lost = asked = 0
     for size, count in usual.items():

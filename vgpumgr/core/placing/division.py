@@ -49,7 +49,7 @@ class Division(abc.ABC):
     def counts_beside(
         self, snapshot: HostSnapshot, there: Room, entry: LedgerEntry, vgpu_types: Sequence[VgpuType]
     ) -> list[int]:
-        """The same beside one more vGPU, which is to be made."""
+        """The same as `counts`, on a GPU that also has the vGPU of `entry`, which is to be made."""
         return self.counts(snapshot, there.and_then(entry), vgpu_types)
 
     def most(self, vgpu_type: VgpuType) -> int | None:  # noqa: ARG002 -- as EqualSize
@@ -222,7 +222,7 @@ def _sizes(snapshot: HostSnapshot, there: Room) -> set[int | None]:
 
 
 def _not_offered(its_room: Room, parent: Parent, vgpu_type: VgpuType) -> Refusal | None:
-    """Why a function does not offer the type; a physical function offers none beyond those reserved on it."""
+    """Why a function does not offer the type; None if it does. A physical one must offer more than is awaited on it."""
     reserved = len(its_room.awaited) if parent.vf_index is None else 0
     if (parent.creatable or {}).get(vgpu_type.id, 0) > reserved:
         return None

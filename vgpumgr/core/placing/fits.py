@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fit:
-    """A type that a GPU would take now, and how many more of it; None if the ledger's reservations cannot be read."""
+    """A type that a GPU would take now. `left`: how many more of it; None if the ledger cannot be read."""
 
     gpu: Gpu
     type: VgpuType
@@ -25,7 +25,7 @@ class Fit:
 
 
 def fits(snapshot: HostSnapshot, gpu: Gpu, barred: sharing.Barred = sharing.none_barred) -> tuple[Fit, ...]:
-    """Every type that could be placed on a GPU now. `barred`: see place."""
+    """Every type that could be placed on a GPU now. `barred`: why a function must not be used, or None if it may."""
     rows: list[Fit] = []
     if takes.cordoned(snapshot, gpu) is not None:
         return ()
@@ -50,5 +50,5 @@ def left_of(snapshot: HostSnapshot, room: Room, vgpu_type: VgpuType, barred: sha
 
 
 def _offered(parent: Parent, vgpu_type: VgpuType, room: Room) -> int:
-    """How many a function offers: a virtual one 1 or 0; a physical one without those that missing vGPUs will need."""
+    """How many of a type a function offers: a VF 1 or 0; a physical one, less those that missing vGPUs will need."""
     return (parent.creatable or {}).get(vgpu_type.id, 0) - (len(room.awaited) if parent.vf_index is None else 0)

@@ -1,7 +1,7 @@
 """The free places of a GPU in mixed-size mode: which one a vGPU gets, and what is free after it.
 
-The driver's lists, read before each plan, say what is free. Only for a GPU from which the plan itself removes a vGPU is
-it computed (core/driver/geometry.py). A place is chosen so that the largest types that could still come stay possible.
+The driver's lists, read before each plan, say what is free. Only if the plan itself removes a vGPU from a GPU, its free
+places are computed (core/driver/geometry.py). A vGPU gets the place that leaves room for the largest types.
 """
 
 from __future__ import annotations

@@ -72,7 +72,7 @@ class Held:
         return CACHED if self.ours else FOREIGN
 
     def has_room(self, gpu: Gpu, vgpu_type: VgpuType, *, beside: int) -> bool:
-        """Whether the driver takes one more of the type there: it counts the vGPUs, and takes one size per instance."""
+        """Whether the driver takes one more of the type here, with `beside` others to come. All must have one size."""
         sizes = {gpu.size_of(vgpu.type_id) for vgpu in self.vgpus}
         return len(self.vgpus) + beside < per_instance(vgpu_type) and sizes <= {vgpu_type.size_mib}
 
@@ -178,7 +178,7 @@ def find_home(
 ) -> Home | Refusal:
     """Where one more vGPU of a type will be, or why the GPU has no room for it.
 
-    `before`: where it was; it goes back there if that is free. `but`: its own entry, which reserves nothing from it.
+    `before`: where the vGPU was; it goes back there if that is free. `but`: its own ledger entry, which does not count.
     """
     if gpu.mig is None or gpu.mig.instances is None:
         return Refusal(Cause.UNREADABLE, "is in MIG mode, and its GPU instances cannot be read")

@@ -22,7 +22,7 @@ _NOBODY: Final = VmUuid("00000000-0000-0000-0000-000000000000")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Owner:
-    """Whose vGPU it is, and its generation in that slot."""
+    """The VM and the slot that a vGPU is for, and its generation in that slot."""
 
     vm: VmUuid
     vm_name: VmName
@@ -58,7 +58,7 @@ def imagined(
 ) -> VgpuSpec:
     """A vGPU of an imaginary VM, at `start` if that is free, else at the place that attach would choose on that GPU.
 
-    Two numbers give two different vGPUs.
+    Different numbers give different vGPUs.
     """
     mode = division.of(gpu)
     return spec(

@@ -40,7 +40,7 @@ _NOT_READY: Final = frozenset({Cause.NO_VGPUS, Cause.ILL, Cause.NO_TYPES})
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """`text` continues a line that begins with the GPU's address."""
+    """A cause in words. `text` continues a line that begins with the GPU's address."""
 
     cause: Cause
     text: str
@@ -52,7 +52,7 @@ class Refusal:
 
     @property
     def of_this_place_alone(self) -> bool:
-        """Whether it says nothing about the GPU's other places."""
+        """Whether the refusal says nothing about the GPU's other places."""
         return self.cause is Cause.TAKEN
 
     def __str__(self) -> str:

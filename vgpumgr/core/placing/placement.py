@@ -33,7 +33,9 @@ _MANY: Final = 3  # two are named as quickly as they are counted
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Placed:
-    """`ordinal` of `maximum`: the vGPUs on the GPU including this one, and its limit. `why`: the policy's reason.
+    """A place. `ordinal`: how many vGPUs the GPU has with this one; `maximum`: the type's limit, None: none is known.
+
+    `why`: why it is this GPU, in words.
 
     `grant`: what serves the wish, if the type's size is known. `placement_id`: its place, on a GPU in mixed-size mode.
     `home`: its GPU instance, on a GPU in MIG mode.
@@ -119,7 +121,8 @@ def place(
 ) -> Placed | NoPlace:
     """Choose a place for one new vGPU; the answer does not depend on the order in which anything was read.
 
-    `consider` says how. `exact`: the GPU that it gets, if that is among the candidates, and where it lies if possible.
+    `among`, `barred` and the order of the GPUs: see `consider`. `exact`: the only GPU that may take the vGPU, and where
+    it lies there if possible.
     """
     survey = consider(snapshot, ask, among=among, barred=barred)
     if exact is not None:
@@ -162,8 +165,8 @@ def consider(
     `barred`: why a function must not be used, whatever is on it now, or None. GPUs divided as preferred come first,
     then those whose free type is closest to the wish; between equals the policy decides. Where `among` names one GPU,
     no policy is asked. Raises PolicyFailed.
-    On the GPU it is the first free parent after that of the GPU's newest entry, so that a virtual function which
-    accepts a vGPU and then fails its VM (seen on hardware: kernel/hypeman #435) does not get every VM.
+    A GPU offers its first free function after that of its newest ledger entry, so that a virtual function which accepts
+    a vGPU and then fails its VM (seen on hardware: kernel/hypeman #435) does not get every VM.
     """
     spots, refused = spots_of(snapshot, ask, among=among, barred=barred)
     if among is not None and len(among) == 1:
@@ -214,7 +217,7 @@ def _rank(
 
 
 def _is_ready(snapshot: HostSnapshot, gpu: Gpu, vgpu_type: VgpuType, ask: Ask) -> bool:
-    """Whether a GPU instance stands ready for a type that is declared for this GPU."""
+    """Whether a GPU instance that is declared for this GPU exists and has room for a type."""
     if gpu.pci not in ask.layouts:
         return False
     home = division.of(gpu).home(snapshot, gpu, vgpu_type, before=None)
@@ -273,7 +276,7 @@ def _candidate(snapshot: HostSnapshot, gpu: Gpu, ask: Ask, barred: sharing.Barre
             preferred=resolve.is_preferred(gpu, ask.conditions),
             ready=_is_ready(snapshot, gpu, choice.type, ask),
         )
-    # Of a GPU that is bound to one size, what that size meets says more than what the others do.
+    # On a GPU that is bound to one size, the refusal of that size says more than those of the others.
     return next((one for _, one in refusals if one.cause is not Cause.OTHER_SIZE), refusals[0][1])
 
 

@@ -81,7 +81,7 @@ def _elsewhere(facts: HostSnapshot) -> Iterator[Finding]:
 
 
 def differences(gpu: Gpu) -> Iterator[Difference]:
-    """Types whose offered and computed ids differ; none where anything that this takes is unknown."""
+    """Types whose offered and computed ids differ; none if a fact that the computation needs is unknown."""
     if not gpu.rules.has_places or not gpu.places or gpu.types is None:
         return
     stretches: list[tuple[int, int]] = []

@@ -71,7 +71,7 @@ class Ask:
 class Choice:
     """A type that serves a wish. `grant` None: the type's size is unknown.
 
-    `waste`: how much the type exceeds the wish, measured in what the guest sees if the wish asked for that.
+    `waste`: the part of the type that exceeds the wish, measured in what the guest sees if the wish asked for that.
     `excess`: the same in nominal size, by which GPUs are compared.
     """
 
@@ -146,7 +146,7 @@ def find_type(gpu: Gpu, profile: Profile) -> VgpuType | None:
 
 
 def _is_type(one: VgpuType, profile: Profile) -> bool:
-    """Whether a profile names a type. A name of another form must be equal but for its first word, NVIDIA or GRID."""
+    """Whether a profile names a type. Names outside the grammar must be equal but for the first word, NVIDIA or GRID."""
     if not one.parsed.board and one.name.split()[1:] != profile.text.split()[1:]:
         return False
     return is_named(one.parsed, one.board, profile)

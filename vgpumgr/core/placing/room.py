@@ -94,8 +94,8 @@ def displaced_on(snapshot: HostSnapshot, gpu: Gpu) -> tuple[LedgerEntry, ...]:
 class Room:
     """What is taken of a GPU, by anyone: how many vGPUs, of which types, and which of them are still awaited.
 
-    `entered`: those in the ledger that do not exist now. One whose type the GPU no longer has is not awaited: it keeps
-    its function, but has no size; so it is with a lazy one, which has a size while its VM runs.
+    `entered`: the ledger's entries whose vGPUs do not exist now; `awaited`: those of them that take room. An entry of a
+    type that the GPU no longer has only takes its function; so does a lazy one, until its VM runs.
     """
 
     gpu: Gpu

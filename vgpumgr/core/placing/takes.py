@@ -147,7 +147,7 @@ def unfit(snapshot: HostSnapshot, gpu: Gpu) -> Refusal | None:
 
 
 def free_parent(snapshot: HostSnapshot, room: Room, vgpu_type: VgpuType, barred: Barred) -> Parent | Refusal:
-    """The function of a GPU, which is not passed through, that takes a type now, or why none does."""
+    """The function of a GPU that takes a type now, or why none does. Ask only if the GPU is not passed through."""
     problem = of_type(snapshot, room, vgpu_type)
     if problem is not None:
         return problem
