@@ -24,7 +24,7 @@ Find = Callable[[str], Policy]
 
 
 def find(name: str) -> Policy:
-    """One of vgpumgr's own policies."""
+    """The built-in policy of that name. Raises PolicyFailed if there is none."""
     policy = BUILT_IN.get(name)
     if policy is None:
         raise unknown(name, "vgpumgr_plugins may name a folder with others")

@@ -23,7 +23,7 @@ def least_loss(one: Candidate) -> tuple[float, int, float, int]:
 
 
 def loss(candidate: Candidate) -> str:
-    """What a candidate costs, as a reason. In equal-size mode it is plain: an empty GPU loses every other size."""
+    """What a candidate costs, as a reason. In equal-size mode that is plain: only an empty GPU loses other sizes."""
     if candidate.mode not in (None, EQUAL_SIZE):
         return f"usual requests lose {gib(candidate.cost_mib)} of room there"
     return f"it has {candidate.alike} of this size" if candidate.alike else "it is empty"

@@ -16,7 +16,7 @@ class Numa:
     name = "numa"
 
     def order(self, candidates: Sequence[Candidate], fleet: Fleet) -> Sequence[Candidate]:
-        """A GPU whose node is unknown comes after those on the VM's nodes, before those on others."""
+        """GPUs on the VM's nodes come first, then those whose node is unknown, then the others."""
 
         def distance(one: Candidate) -> int:
             if not fleet.numa_nodes or one.numa_node in fleet.numa_nodes:

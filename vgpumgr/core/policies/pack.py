@@ -14,7 +14,7 @@ class Pack:
     name = "pack"
 
     def order(self, candidates: Sequence[Candidate], _fleet: Fleet) -> Sequence[Candidate]:
-        """Equally full: the smaller board, then the lower address."""
+        """The fullest first; among equals the smaller board, then the lower address."""
         return sorted(candidates, key=lambda one: (-one.share, one.framebuffer_mib, one.place))
 
     def why(self, candidate: Candidate) -> str:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 def rank(policy: Policy, offered: Sequence[Candidate], fleet: Fleet) -> tuple[Candidate, ...]:
     """The candidates that a policy uses, the best first. Raises PolicyFailed.
 
-    The policy gets them by their `place`: its answer does not depend on the order in which the facts were read.
+    The policy gets them in the order of `place`, so its answer does not depend on the order in which facts were read.
     """
     by_place = {one.place: one for one in sorted(offered, key=lambda one: one.place)}
     answer: tuple[object, ...] = _ask(policy, lambda: tuple(policy.order(tuple(by_place.values()), fleet)))

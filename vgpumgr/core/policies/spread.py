@@ -14,7 +14,7 @@ class Spread:
     name = "spread"
 
     def order(self, candidates: Sequence[Candidate], _fleet: Fleet) -> Sequence[Candidate]:
-        """Equally empty: the larger board, then the lower address."""
+        """The emptiest first; among equals the larger board, then the lower address."""
         return sorted(candidates, key=lambda one: (one.share, -one.framebuffer_mib, one.place))
 
     def why(self, candidate: Candidate) -> str:
