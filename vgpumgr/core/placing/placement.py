@@ -35,10 +35,8 @@ _MANY: Final = 3  # two are named as quickly as they are counted
 class Placed:
     """A place. `ordinal`: how many vGPUs the GPU has with this one; `maximum`: the type's limit, None: none is known.
 
-    `why`: why it is this GPU, in words.
-
-    `grant`: what serves the wish, if the type's size is known. `placement_id`: its place, on a GPU in mixed-size mode.
-    `home`: its GPU instance, on a GPU in MIG mode.
+    `why`: why it is this GPU, in words. `grant`: what serves the wish, if the type's size is known. `placement_id`: the
+    vGPU's place on a GPU in mixed-size mode. `home`: its GPU instance on a GPU in MIG mode.
     """
 
     gpu: Gpu

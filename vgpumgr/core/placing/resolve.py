@@ -146,7 +146,7 @@ def find_type(gpu: Gpu, profile: Profile) -> VgpuType | None:
 
 
 def _is_type(one: VgpuType, profile: Profile) -> bool:
-    """Whether a profile names a type. Names outside the grammar must be equal but for the first word, NVIDIA or GRID."""
+    """Whether a profile names a type. A name outside the grammar must be equal but for NVIDIA or GRID before it."""
     if not one.parsed.board and one.name.split()[1:] != profile.text.split()[1:]:
         return False
     return is_named(one.parsed, one.board, profile)
