@@ -1,4 +1,4 @@
-"""What vgpumgr believes of NVIDIA's driver and only a host with hardware can tell: vgpumgr/data/beliefs.csv."""
+"""What vgpumgr believes of NVIDIA's driver, and only a host with hardware can confirm: vgpumgr/data/beliefs.csv."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Verdict = Literal["holds", "differs", "unanswered"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Belief:
-    """`needs`: it is asked by reading, by making vGPUs on an empty GPU, or by a person. `frameworks` empty: all.
+    """A belief. `needs`: whether reading, an empty GPU or a person answers it. `frameworks`: empty if it is about all.
 
     `asked`: how. `known`: who says so today. `expected`: each answer is one of these, unless it depends on the GPU.
     """
@@ -33,11 +33,11 @@ class Belief:
     expected: tuple[str, ...]
 
     def is_of(self, framework: str | None) -> bool:
-        """Whether it is about GPUs of that framework."""
+        """Whether the belief is about GPUs of that framework."""
         return not self.frameworks or framework in self.frameworks
 
     def answer(self, gpu: PciAddress, seen: Collection[str], evidence: str, expected: str | None = None) -> Answer:
-        """What a GPU said; nothing `seen`: it is not answered. `expected`: of that GPU alone."""
+        """A GPU's answer; unanswered if nothing was `seen`. `expected`: for this GPU, in place of the belief's own."""
         return Answer(
             gpu=gpu,
             belief=self.id,
@@ -49,9 +49,9 @@ class Belief:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """What a GPU said. `expected`: each of `seen` must be one of these. `seen` None: not answered, `evidence` says why.
+    """What a GPU said of a belief. Each of `seen` must be one of `expected`. `seen` None: unanswered, see `evidence`.
 
-    `evidence`: what was read or done, and what came of it.
+    `evidence`: what was read or done, and what came of it; or why there is no answer.
     """
 
     gpu: PciAddress
@@ -67,7 +67,7 @@ class Answer:
         return "holds" if set(self.seen) <= set(self.expected) else "differs"
 
 
-_LISTS = (("frameworks", None), ("expected", "|"))  # the columns that hold several, and what parts these
+_LISTS = (("frameworks", None), ("expected", "|"))  # the columns with several values, and what separates them
 
 
 @cache

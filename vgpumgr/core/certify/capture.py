@@ -31,7 +31,7 @@ class Function:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
-    """A call of NVML about a GPU: its arguments but handles, and its answer, as JSON texts; `code` 0: success."""
+    """A call of NVML about a GPU. `of`: the arguments but handles, and `answer`, as JSON texts; `code` 0: success."""
 
     gpu: PciAddress | None
     call: str

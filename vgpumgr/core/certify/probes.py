@@ -1,7 +1,7 @@
 """The beliefs that are asked on an empty GPU: which GPU is empty, which vGPUs are tried there, what the answers mean.
 
 Each try is an ordinary step: the ledger is written first, and what was made is removed again. Its vGPUs belong to a VM
-that does not exist, so that a killed run's are recognised, and removed by the next one.
+that does not exist, so that the next run recognises what a killed run has left, and removes it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 VM: Final = VmUuid("c3a1f1ed-0000-5000-8000-000000000000")
 VM_NAME: Final = VmName("vgpumgr-certify")
 LONGEST_S: Final = 20.0
-"""A write that makes or removes a vGPU should take less: then its step is given up."""
+"""How many seconds a write that makes or removes a vGPU may take; then its step is given up."""
 
 _UNKNOWN_TYPE = 2_000_000_000  # no type has such an id: NVIDIA's are below 3000
 _NUMBERED = (Generation.ADA_OR_HOPPER, Generation.BLACKWELL)
@@ -51,7 +51,7 @@ def why_not_empty(facts: HostSnapshot, gpu: Gpu) -> str | None:
 
 
 def _unsure(facts: HostSnapshot, gpu: Gpu) -> tuple[tuple[bool, str], ...]:
-    """Why it cannot be known whether a GPU is empty, or it takes no vGPUs as it is."""
+    """Each reason why it is unknown whether a GPU is empty, or why it takes no vGPUs now; before it, whether it holds."""
     return (
         (None in (gpu.framework, gpu.uuid) or gpu.fault is not None, gpu.problem or gpu.fault or "it has no UUID"),
         (facts.ledger is None or bool(facts.blocked_writes), "the host's ledger says that nothing is to be written"),
@@ -140,7 +140,7 @@ def beside(before: Gpu, after: Capture, first: VgpuSpec) -> Iterator[tuple[str, 
 
 
 def _shown(after: Capture, gpu: Gpu, first: VgpuSpec) -> Iterator[tuple[str, str, str | None]]:
-    """What the files of the vGPU say."""
+    """What the files of the vGPU's function say, as in `beside`."""
     files = next((one.files for one in after.functions if one.pci == first.parent), {})
     if first.uuid is not None or "nvidia/placement_id" in files:
         place = next((one.placement_id for one in gpu.vgpus if one.parent == first.parent), None)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from vgpumgr.names import PciAddress
 
 Question: TypeAlias = "Callable[[Case], Iterable[str | None]]"
-"""What was seen; None: at a place that does not answer it."""
+"""What was seen at each place of a case; None for a place that does not answer."""
 
 _NVIDIA = "nvidia/"
 _TYPES = "mdev_supported_types/"
@@ -65,7 +65,7 @@ class Case:
 
 
 def hidden(gpu: Gpu) -> list[int]:
-    """The ids of the types of the GPU's mode that no function of it lists."""
+    """The ids of the time-sliced types that no function of the GPU lists."""
     listed = {type_id for one in gpu.parents for type_id, left in (one.creatable or {}).items() if left}
     return sorted(one.id for one in gpu.known_types.values() if not one.mig_backed and one.id not in listed)
 
@@ -84,13 +84,13 @@ def _of_vfs(tell: Callable[[Function], str]) -> Question:
 
 
 def _of_idle(name: str) -> Question:
-    """That file of each function without a vGPU."""
+    """Asks what the driver's file of that name says on each function without a vGPU."""
     path = _NVIDIA + name
     return lambda case: (_said(one.files.get(path)) for one in case.parents if one.pci not in case.held)
 
 
 def _of_types(name: str, tell: Callable[[str], str | None]) -> Question:
-    """That file in the directories of all mdev types."""
+    """Asks what the file of that name says in the directory of each mdev type."""
     texts = re.compile(f"{_TYPES}[^/]+/{name}")
     return lambda case: (tell(one.files[path]) for one in case.parents for path in filter(texts.fullmatch, one.files))
 
