@@ -32,7 +32,7 @@ class About(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """`domains`: None if libvirt did not answer.
+    """One host as it was read. `domains`: None if libvirt did not answer.
 
     `ahead_s`: by how many seconds the host's clock is ahead of the controller's, at least.
     """
@@ -60,7 +60,7 @@ class Case:
         return gpu.pci_id.partition(":")[2].upper() in self.catalogue.device_ids
 
     def ill(self, kind: str, what: str, evidence: str, mend: str, **about: Unpack[About]) -> Illness:
-        """An illness of this host, as `of_kind`."""
+        """An illness of this host; see `of_kind`."""
         return of_kind(kind, what, evidence, mend, self.host, **about)
 
 

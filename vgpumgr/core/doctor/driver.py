@@ -70,8 +70,8 @@ def virtual_functions(case: Case) -> Iterator[Illness]:
 def without_functions(case: Case) -> Iterator[Illness]:
     """GPUs whose virtual functions are not there, and who is in the way.
 
-    They are lost at each boot. sriov-manage says "Cannot obtain unbindLock" while a process has the GPU open (seen on
-    hardware: cubecos, pull request 1141).
+    Each boot ends virtual functions. sriov-manage says "Cannot obtain unbindLock" while a process has the GPU open
+    (seen on hardware: cubecos, pull request 1141).
     """
     with_vfs = {function.physfn for function in case.symptoms.functions}
     for gpu in case.symptoms.gpus if case.symptoms.host_driver else ():

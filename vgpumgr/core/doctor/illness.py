@@ -41,7 +41,7 @@ class Illness:
 
     @property
     def command(self) -> str | None:
-        """The first command that mends it; None if a person has to do something else."""
+        """The first command that mends the illness; None if a person has to do something else."""
         return next((str(one) for one in wording.values(self.mend) if isinstance(one, Command)), None)
 
     @property

@@ -65,7 +65,7 @@ FINDINGS: Final[dict[str, Kind]] = {
     "waiting": Kind("notice", "certain", "nothing: reconcile serves it as soon as there is room", _DEFINITION),
     "will-not-start": Kind("critical", "certain", _NO_START, "the host's kernel and libvirt, and the definition", "remove the obstacle (docs/running.md)"),
 }
-"""Of findings. Those of a plan, a change, the inventory or measurements are no illness of a host, and are not here."""
+"""The kinds of findings that are illnesses: not those about a plan, a change, the inventory or measurements."""
 
 RULES: Final[dict[str, Kind]] = {
     "other-driver": Kind("critical", "certain", _NO_VGPUS),
@@ -97,5 +97,5 @@ RULES: Final[dict[str, Kind]] = {
     "state-open": Kind("warning", "certain", "other users can change the history and the samples"),
     "no-module": Kind("notice", "certain", "what needs it does not work"),
 }
-"""Of what only doctor looks for, on hosts and (the last six) on the controller's machine."""
+"""The kinds of illnesses that only doctor looks for, on hosts and (the last six) on the controller's machine."""
 # fmt: on
