@@ -51,7 +51,7 @@ def why_not_empty(facts: HostSnapshot, gpu: Gpu) -> str | None:
 
 
 def _unsure(facts: HostSnapshot, gpu: Gpu) -> tuple[tuple[bool, str], ...]:
-    """Whether and why it is unknown if a GPU is empty, or it takes no vGPUs as it is: (whether, why) of each reason."""
+    """Reasons why a GPU may not be empty, or takes no vGPUs as it is: (whether the reason holds, its text) of each."""
     return (
         (None in (gpu.framework, gpu.uuid) or gpu.fault is not None, gpu.problem or gpu.fault or "it has no UUID"),
         (facts.ledger is None or bool(facts.blocked_writes), "the host's ledger says that nothing is to be written"),

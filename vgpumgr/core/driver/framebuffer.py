@@ -17,7 +17,10 @@ _COMPRESSED_FROM_MIB = 12 * 1024
 
 
 def guest_at_least_mib(size_mib: int, *, maximum: int | None, board: str | None) -> int:
-    """The least framebuffer, in MiB, that a guest sees. An unknown board counts as one without HBM, a maximum as 1."""
+    """The least framebuffer, in MiB, that a guest sees.
+
+    An unknown board counts as one without HBM, an unknown maximum as 1.
+    """
     ecc = 0 if board is not None and _HBM.fullmatch(board) else size_mib / 16
     turing = board is not None and _TURING.fullmatch(board) is not None and size_mib >= _COMPRESSED_FROM_MIB
     compression = size_mib / 192 if turing else 0

@@ -77,7 +77,7 @@ class Piece:
 class Blocked:
     """Why an arrangement is not possible: the first profile that finds no place, and what blocks it.
 
-    `placed`: the existing pieces, and an arrangement of the profiles before `profile`, which has no start beside them.
+    `placed`: the existing pieces, and an arrangement of the profiles before `profile`; they leave it no start.
     """
 
     profile: InstanceProfile
@@ -208,7 +208,7 @@ def _count(pieces: Iterable[Piece], profile: InstanceProfile) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Row:
-    """A profile of a family of boards. `double`: it is the larger one of two that have equal compute slices."""
+    """A profile of a family of boards. `double`: it is the larger of two profiles with equal compute slices."""
 
     slices: int
     suffix: str

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def findings(view: HostView, steps: Iterable[plan_steps.Step]) -> tuple[Finding, ...]:
-    """A finding for each vGPU to be removed that something may still hold which will end by itself."""
+    """A finding for each vGPU that a step removes, if something that is about to end may still hold that vGPU."""
     findings: list[Finding] = []
     for step in chain.from_iterable(one.around if isinstance(one, plan_steps.GpuStep) else (one,) for one in steps):
         if not isinstance(step, plan_steps.DestroyVgpu | plan_steps.EvacuateVgpu):

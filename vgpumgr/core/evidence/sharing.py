@@ -182,7 +182,7 @@ def _of_device(view: HostView, device: Device, group: Sequence[Namer]) -> Iterat
     yield _finding(view, name, say("{}: its vGPU ({}) is also in {}; {}: {}", name, device.text, docs, fate, ways))
     by_vm: dict[VmUuid, list[Namer]] = {}
     for namer in others:
-        if not _is_copy(namer):  # it has its own finding, with the command that removes it
+        if not _is_copy(namer):  # a copy has a finding of its own, with the command that removes the device
             by_vm.setdefault(namer.vm, []).append(namer)
     for vm, mine in by_vm.items():
         other, ways = view.vm_name(vm), ways_out(host, mine)

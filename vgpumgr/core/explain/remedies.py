@@ -55,7 +55,7 @@ class Remedy(Protocol):
 
     @classmethod
     def find(cls, shortage: Shortage) -> Self | None:
-        """The change for the host's first GPU that it helps, or for the one that needs least; None if it helps none."""
+        """The change for the first GPU that can then take the wish, or the one that needs least; None if none can."""
 
     def in_words(self, shortage: Shortage) -> str:
         """The GPU and the command that makes the change, in words."""
@@ -315,7 +315,8 @@ def _freed(shortage: Shortage, entries: Iterable[LedgerEntry]) -> HostView:
 def _groups(shortage: Shortage, gpu: Gpu, cause: Cause) -> Iterator[Sequence[LedgerEntry]]:
     """Groups of vGPUs whose removal is tried, the smallest first.
 
-    On a GPU with placement ids: neighbours. Otherwise, if another size blocks the wish: all; else each one alone.
+    On a GPU with placement ids, neighbours are a group. On another GPU, all vGPUs are one group if another size blocks
+    the wish; else each is a group of its own.
     """
     facts = shortage.view.snapshot
     at = {vgpu.device: vgpu.placement_id or 0 for vgpu in gpu.vgpus}

@@ -1,4 +1,4 @@
-"""How many vGPUs of each request there are: a combination, as one whole number, because a search compares millions.
+"""Combinations: how many vGPUs of each request there are, as one whole number, because a search compares millions.
 
 Each request has twelve bits: eleven for its number, which holds the sum of two, and one that is always 0.
 """

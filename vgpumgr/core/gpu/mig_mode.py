@@ -75,7 +75,7 @@ def plan_mig(view: HostView, request: ModeRequest) -> ModePlan:
     if mig_order.is_done(enabled=mig_state.enabled, pending=mig_state.pending, on=on, functions=functions):
         if not request.again:
             return _plan(view, gpu, request, (), ())
-        # What cannot come back keeps its entry, which takes room: so those that can are planned once more beside it.
+        # A slot that cannot be served keeps its entry, which takes room. So the others are planned once more beside it.
         left_out = (first_try := _back(view, gpu, slots)).left_out
         back = _back(view, gpu, first_try.served) if left_out else first_try
         blocked_write.guard(facts, back.steps)

@@ -45,7 +45,7 @@ class ModePlan(gpu_plan.GpuPlan):
 
 
 def find_gpu(view: HostView, request: ModeRequest) -> Gpu:
-    """The GPU, whose mode is known. Raises Unsure or LedgerBroken."""
+    """The GPU of a request. Raises Unsure if the GPU or its mode cannot be read, and LedgerBroken."""
     gpu = gpu_plan.find(view, request.gpu_uuid)
     if gpu.mode is None:
         raise gpu_plan.unread(view.snapshot, gpu, "mode")

@@ -177,7 +177,7 @@ class Gpu:
 
     @property
     def functions(self) -> Parents:
-        """Its parents, with lookup by what is on them."""
+        """Its functions, with lookup by what is on them."""
         return self.parents if isinstance(self.parents, Parents) else Parents(self.parents)
 
     @property
@@ -206,7 +206,8 @@ class Gpu:
     def own_functions(self) -> tuple[PciAddress, ...]:
         """The physical function, then its card's others (audio, USB), in the same slot; no virtual functions.
 
-        While the GPU shows no functions for vGPUs, as with SR-IOV off, only the first: the others may be virtual ones.
+        While the GPU shows no functions for vGPUs, as with SR-IOV off, it is the physical one alone: any other may be a
+        virtual function.
         """
         if not self.parents:
             return (self.pci,)
@@ -242,7 +243,7 @@ class Gpu:
         """The current id of a recorded type: another driver may number its types differently.
 
         NO_TYPE if that id is now another type's, or if all types are another board's. The same id if the driver lists
-        neither: its list may be incomplete (on vendor-VFIO without NVML, and while nvidia-vgpud runs).
+        neither id nor name: its list may be incomplete (on vendor-VFIO without NVML, and while nvidia-vgpud runs).
         """
         by_id = self.type_of(type_id)
         if by_id is not None and by_id.type_name == type_name:

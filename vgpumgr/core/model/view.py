@@ -187,7 +187,7 @@ class HostView:
         return domain.name if domain else uuid
 
     def owner(self, vm: VmUuid, name: VmName) -> OwnerName | None:
-        """Whose a VM is, which may only be in the ledger; None if nothing says so."""
+        """The owner of a VM, also of one that only the ledger names (`name`); None if nothing names its owner."""
         domain = self.domain(vm)
         return self.owners.of(name if domain is None else domain.name, domain.owner if domain else None)
 

@@ -57,7 +57,7 @@ class Division(abc.ABC):
         return None
 
     def placement_id(self, snapshot: HostSnapshot, gpu: Gpu, vgpu_type: VgpuType, *, before: int | None) -> int | None:  # noqa: ARG002 -- as MixedSize
-        """The placement id for one more vGPU: `before` if that is free. None if none is, or if the driver chooses."""
+        """The placement id for one more vGPU: `before` if that is free. None if none is free, or the driver chooses."""
         return None
 
     def home(self, snapshot: HostSnapshot, gpu: Gpu, vgpu_type: VgpuType, *, before: MigPlace | None) -> Home | None:  # noqa: ARG002 -- as Mig

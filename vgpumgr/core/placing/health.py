@@ -60,7 +60,7 @@ def of_target(facts: HostSnapshot, target: VgpuSpec) -> tuple[Finding, ...]:
 def findings(facts: HostSnapshot) -> tuple[Finding, ...]:
     """A finding for each fault, with its GPUs and the number of our vGPUs on them.
 
-    Further ones name GPUs whose types are missing or those of another board, and GPUs whose use is unknown.
+    Further findings name GPUs that list no types or another board's types, and GPUs whose use is unknown.
     """
     findings = [*other_boards(facts)]
     for gpu in facts.gpus:

@@ -53,7 +53,7 @@ class Held:
 
     @property
     def is_spare(self) -> bool:
-        """Whether it is ours to remove."""
+        """Whether the instance is ours and idle, so that it may be removed."""
         return self.ours and self.is_idle
 
     @property
@@ -62,7 +62,7 @@ class Held:
 
     @property
     def is_idle(self) -> bool:
-        """Whether it holds nothing, and nothing comes back to it."""
+        """Whether the instance holds nothing, and nothing comes back to it."""
         return self.sure and not self.vgpus and not self.awaited
 
     @property

@@ -1,4 +1,4 @@
-"""Which GPU and which parent take a new vGPU, or why each GPU cannot; in MIG mode also which GPU instance."""
+"""Which GPU and which function of it take a new vGPU, or why each GPU cannot; in MIG mode also which GPU instance."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 def may_create(
     snapshot: HostSnapshot, gpu: Gpu, parent: Parent, vgpu_type: VgpuType, barred: Barred = none_barred
 ) -> Refusal | None:
-    """Why this parent cannot take the type now; None if it can."""
+    """Why this function cannot take the type now; None if it can."""
     room = room_of(snapshot, gpu)
     return (
         cordoned(snapshot, gpu)
@@ -33,7 +33,7 @@ def may_create(
 
 
 def of_type(snapshot: HostSnapshot, room: Room, vgpu_type: VgpuType) -> Refusal | None:
-    """Why none of a GPU's functions takes the type now."""
+    """Why none of a GPU's functions takes the type now; None if nothing is known against it."""
     problem = unfit(snapshot, room.gpu)
     if problem:
         return problem
@@ -54,7 +54,7 @@ def other_division(gpu: Gpu, vgpu_type: VgpuType) -> Refusal:
 def of_parent(
     snapshot: HostSnapshot, room: Room, parent: Parent, vgpu_type: VgpuType, barred: Barred, *, again: bool = False
 ) -> Refusal | None:
-    """Why this parent alone does not take the type now; None if it does.
+    """Why this function alone does not take the type now; None if it does.
 
     `again`: the vGPU comes back to its own place, so places that are reserved for others do not count.
     """
@@ -176,7 +176,7 @@ def free_parent(snapshot: HostSnapshot, room: Room, vgpu_type: VgpuType, barred:
 
 
 def _in_turn(snapshot: HostSnapshot, gpu: Gpu) -> tuple[Parent, ...]:
-    """The GPU's parents in the order in which they are tried: the one after the newest entry's VF comes first."""
+    """The GPU's functions in the order in which they are tried: the one after the newest entry's VF comes first."""
     last = snapshot.entries.newest_vf(gpu.uuid)
     after = (at for at, parent in enumerate(gpu.parents) if parent.vf_index is not None and parent.vf_index > last)
     start = next(after, 0)
