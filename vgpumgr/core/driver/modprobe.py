@@ -236,7 +236,7 @@ def _settings(files: Sequence[ModprobeFile], name: str) -> list[_Setting]:
         setting
         for file in sorted(files, key=lambda file: file.path)
         for begin, line in _joined_lines(file.text)
-        if f"{name}=" in line.replace("\\\n", "").replace('"', "")  # few lines have it, and splitting into words is slow
+        if f"{name}=" in line.replace("\\\n", "").replace('"', "")  # few lines do; splitting them all is slow
         for words in (_words(line, begin),)
         if [_plain(word) for word in words[:2]] == ["options", "nvidia"]
         for setting in (_setting(file, word, name) for word in words[2:])
