@@ -110,7 +110,7 @@ def find_program(sent: bytes, top: str = "") -> bytes:
 
 
 def check_owner(path: str, top: str = "", *, is_file: bool = False) -> None:
-    """Whether only root can change the path, and each folder above it. Raises Refused, OSError."""
+    """Raises Refused unless only root can change the path, and each folder above it. Raises OSError."""
     parts = path.split("/")
     for end in range(1, len(parts) + 1):
         at = "/".join(parts[:end]) or "/"

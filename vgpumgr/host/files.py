@@ -120,7 +120,7 @@ def is_there(path: str, dir_fd: Optional[int] = None) -> bool:
 
 
 def write_whole(descriptor: int, data: bytes) -> None:
-    """Write all of it, in as many writes as needed."""
+    """Write all of `data`, in as many writes as needed."""
     rest = memoryview(data)
     while rest:
         rest = rest[os.write(descriptor, rest) :]

@@ -47,7 +47,7 @@ def look(root: Root) -> InstallationFact:
 
 
 def install(root: Root, request: Dict[str, Any]) -> InstallationFact:
-    """Write the dispatcher and these programs, whatever was there before. Raises Refusal, OSError."""
+    """Write the request's dispatcher and programs, whatever was there before. Raises Refusal, OSError."""
     _refuse_pinned(root)
     text, programs, pinned = request.get("dispatcher"), request.get("programs"), request.get("pinned")
     if not isinstance(text, str) or not isinstance(programs, list) or not programs:

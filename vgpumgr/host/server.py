@@ -1,7 +1,7 @@
 """Requests in, answers out, one JSON line each. The server knows nothing about pipes, so tests can call it directly.
 
-Most sessions only look. So what carries steps out, installs, purges or samples is imported where it is asked for: with
-it, a session's imports take almost twice as long.
+Most sessions only look. So the modules that carry out steps, install, purge or sample are imported only where they are
+needed: with them, a session's imports take almost twice as long.
 """
 
 import json

@@ -19,7 +19,7 @@ _MOST_BYTES = 200
 
 
 class Timing(NamedTuple):
-    """Seconds."""
+    """The waits for the driver, in seconds."""
 
     # The driver's wait for a plugin before it removes the vGPU anyway (open kernel part 525.85.07: 250 x 20 ms).
     settle_s: float = 5.0
@@ -29,7 +29,7 @@ class Timing(NamedTuple):
     unbind_s: float = 1.0
     # Between two looks whether the driver has set up new virtual functions.
     offer_s: float = 0.5
-    # For the first of them, once sriov-manage has ended without an error.
+    # For the first new virtual function, once sriov-manage has ended without an error.
     vfs_s: float = 60.0
 
     def at(self, pace: float) -> "Timing":

@@ -77,7 +77,7 @@ def _text(path: str) -> str:
 
 
 def _ask_instances(load: Callable[[], Any], gpu: GpuFact) -> None:
-    """Ask what NVML says of a GPU instance: its engines' use (GPM), and its scheduler. Only the record matters."""
+    """Ask NVML for the use (GPM) and the scheduler of the GPU's first GPU instance. The answers are only recorded."""
     instances = (gpu["mig"]["instances"] if gpu["mig"] is not None else None) or []
     if not instances:
         return

@@ -1,4 +1,4 @@
-"""The id of the host's current boot, and other one-line files. The greeting needs no more of the facts."""
+"""The id of the host's current boot, and other one-line files. The greeting imports nothing else of facts/."""
 
 from typing import Optional
 
@@ -11,7 +11,7 @@ def boot_id(root: Root, unknown: Unknowns) -> str:
 
 
 def read_line(root: Root, path: str, what: str, unknown: Unknowns) -> Optional[str]:
-    """A file's text without its newline; null (and noted) if it cannot be read, null if there is none."""
+    """A file's text, stripped. Null if the text is empty; null, and noted, if the file cannot be read."""
     try:
         return read_all(root.path(path)).decode("utf-8", "replace").strip() or None
     except OSError as error:

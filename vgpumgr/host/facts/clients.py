@@ -13,7 +13,9 @@ _MINOR = re.compile(r"^Device Minor:\s+([0-9]+)\s*$", re.MULTILINE)  # nv-procfs
 
 
 def open_in(root: Root, address: str) -> List[str]:
-    """`the GPU is open in nv-hostengine (pid 812)`, or empty. It only explains, so it skips unreadable processes."""
+    """The line `the GPU is open in nv-hostengine (pid 812)`, or no line. It only explains a failure, so it skips
+    unreadable processes.
+    """
     clients = _clients_of(root, address)
     return ["the GPU is open in {}".format(", ".join(clients))] if clients else []
 
@@ -29,7 +31,7 @@ def _clients_of(root: Root, address: str) -> List[str]:
 
 
 def open_files(root: Root) -> "Iterator[Tuple[Process, Set[str]]]":
-    """What each other process has open, as its own /proc names it. Raises OSError if /proc cannot be listed."""
+    """Each process except this one, with the paths that it has open. Raises OSError if /proc cannot be listed."""
     with directory(root.path("/proc")) as proc:
         for process in live_processes(proc):
             if process.pid != os.getpid():

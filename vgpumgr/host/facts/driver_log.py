@@ -36,7 +36,7 @@ def from_now(root: Root) -> Iterator[Callable[[], List[str]]]:
 
 
 def of_this_boot(root: Root) -> List[str]:
-    """The newest different lines since the host's boot, the kernel's first; also of running guests' licences."""
+    """The newest different lines since the host's boot, the kernel's first; also those on running guests' licences."""
     with _log(root, os.SEEK_SET) as descriptor:
         return [*_kernel(descriptor, _MOST_IN_BOOT), *_daemons(root, "--boot", _MOST_IN_BOOT, licences=True)]
 
@@ -69,7 +69,7 @@ def _kernel(descriptor: Optional[int], most: int) -> List[str]:
             break
         data += piece
     records = (line.partition(";") for line in data.decode("utf-8", "replace").split("\n"))
-    # A record's own lines with its device begin with a space, and have no prefix.
+    # A record's further lines name its device: they begin with a space, and have no prefix.
     texts = (text for prefix, _, text in records if prefix[:1].isdigit())
     return _newest(("kernel: " + text for text in texts if _OF_THE_DRIVER.search(text)), most)
 
@@ -97,9 +97,9 @@ def _daemons(root: Root, since: str, most: int, *, licences: bool = False) -> Li
 
 
 def _message(line: bytes, root: Optional[Root] = None) -> str:
-    """What one entry says, and who; empty if that is no text, or only a notice (a dozen for each VM that starts).
+    """One journal entry as `who: text`; empty if it has no text, or is only a notice (a dozen for each VM that starts).
 
-    With `root`, a running plugin's notices about its guest's licence are told, with its pid.
+    With `root`, a running plugin's notices about its guest's licence count, too, and `who` has the plugin's pid.
     """
     try:
         entry = json.loads(line.decode("utf-8"))

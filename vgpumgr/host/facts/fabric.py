@@ -1,7 +1,7 @@
-"""NVSwitches and Fabric Manager. A guest with a whole GPU has CUDA only if that has activated its partition.
+"""NVSwitches and Fabric Manager.
 
-The configuration file, its FABRIC_MODE and the program's name are from the Fabric Manager User Guide. Nothing here
-queries Fabric Manager.
+A guest with a whole GPU has CUDA only if Fabric Manager has activated the GPU's partition. The configuration file, its
+FABRIC_MODE and the program's name are from the Fabric Manager User Guide. Nothing here queries Fabric Manager.
 """
 
 import re

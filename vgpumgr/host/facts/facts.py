@@ -40,8 +40,9 @@ def observe(
 ) -> Snapshot:
     """The host's facts, restricted to the GPU UUIDs in `only` if it is given. The caller holds the host's lock.
 
-    NVML is not queried for a GPU without VFs yet: its open handle would keep sriov-manage from creating them. It is
-    queried if this program removed the VFs: nobody creates them now, and the next step depends on the GPU's MIG mode.
+    NVML is not queried for a GPU without VFs yet: an open handle would keep sriov-manage from creating them. It is
+    queried all the same if this program removed the VFs: nobody creates them now, and the next step depends on the
+    GPU's MIG mode.
     """
     unknown = Unknowns()
     boot = boot_id(root, unknown)
@@ -194,7 +195,7 @@ def _on(uuid: Optional[str], entries: Sequence[LedgerEntry]) -> List[LedgerEntry
 def _types(
     root: Root, offer: gpu.Offer, nvml: NvmlGpu, ours: Sequence[LedgerEntry], unknown: Unknowns
 ) -> List[TypeFact]:
-    """The GPU's types. Its vGPUs get the names of their types and, in MIG mode, their places."""
+    """The GPU's types. The GPU's vGPUs get the names of their types and, in MIG mode, their GPU instances."""
     types = gpu.unify_types(offer.types, nvml.types)
     for fact in types:
         fact["mig_profile"], fact["max_per_instance"] = nvml.type_mig.get(fact["id"], (None, None))
@@ -280,7 +281,10 @@ def _silent(report: NvmlReport, gpus: Sequence[GpuFact]) -> Dict[str, str]:
 
 
 def _vf_of(row: ActiveFact, handles: Sequence[HandleFact], gpus: Sequence[GpuFact]) -> Optional[str]:
-    """The VF of a running vGPU: the one whose /dev/vfio path its VM has open. NVML names only the VM."""
+    """The VF of a running vGPU: the only one on the GPU whose /dev/vfio path the VM has open; else null.
+
+    NVML names only the VM.
+    """
     paths = {handle["path"] for handle in handles if row["vm_uuid"] and handle["vm_uuid"] == row["vm_uuid"]}
     vfs = [
         parent["pci"]

@@ -29,7 +29,7 @@ class Offer(NamedTuple):
 
 
 def place(creatable: List[CreatableFact], offers: List[List[CreatableFact]]) -> int:
-    """The position in `offers`, to which a new list is added."""
+    """The position of `creatable` in `offers`. If it is not there yet, it is added."""
     if creatable not in offers:
         offers.append(creatable)
     return offers.index(creatable)

@@ -12,7 +12,7 @@ from .vfio import device_paths
 
 BUS = "/sys/bus/mdev/devices"
 TYPES = "mdev_supported_types"
-NO_INSTANCE = 0xFFFFFFFF  # INVALID_GPU_INSTANCE_ID (nvml.h), in case the driver writes that one
+NO_INSTANCE = 0xFFFFFFFF  # INVALID_GPU_INSTANCE_ID (nvml.h), in case the driver writes that number
 NO_PLACEMENT = (errno.ENXIO, errno.ENOENT, errno.EOPNOTSUPP, errno.ENODEV)
 
 _UUID = re.compile(r"[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}")
@@ -78,7 +78,7 @@ def find_mdev(root: Root, uuid: str) -> Optional[Mdev]:
 def mdevs_on(root: Root, pci: str) -> List[Mdev]:
     """The mediated devices of one function, from the directories in its own. Raises OSError.
 
-    As in find_mdevs, one that is being removed does not count: it still has a directory, but has left the bus.
+    A device that is being removed does not count, as in find_mdevs: it still has a directory, but has left the bus.
     """
     names = optional_names(root.path("{}/{}".format(DEVICES, pci))) or ()
     return [each for each in _named(root, [name for name in names if _UUID.fullmatch(name)]) if each.parent == pci]
@@ -157,7 +157,10 @@ def read_device(fact: VgpuFact, device: int, unknown: Unknowns, what: str) -> No
 
 
 def read_placement(device: int, unknown: Unknowns, what: str) -> Optional[int]:
-    """The placement from nvidia/placement_id; drivers and modes without placements lack the file or answer ENXIO."""
+    """The placement id from nvidia/placement_id; null, and noted, if the file cannot be read.
+
+    Null without a note where there are no placements: the driver lacks the file, or answers ENXIO or with other text.
+    """
     try:
         return parse_placement(read("nvidia/placement_id", device))
     except OSError as error:

@@ -164,7 +164,8 @@ def read_mig(
 ) -> MigFact:
     """Read how the GPU is divided.
 
-    `attempt` calls a function. If that fails, it notes the failure and returns null (_attempt of nvml.py).
+    `attempt` calls a function and returns its value, and null. If a call of NVML fails, `attempt` notes that, and
+    returns null and the reason (_attempt of nvml.py).
     """
     fact: MigFact = {"enabled": switch.enabled, "pending": switch.pending, "profiles": [], "instances": []}
     if not switch.enabled:

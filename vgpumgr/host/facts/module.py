@@ -29,7 +29,7 @@ class NotText(Exception):
 
 
 def read_modprobe(root: Root, unknown: Unknowns) -> Optional[List[ModprobeFact]]:
-    """The files with an `options nvidia` line, and ours, in modprobe's order. None if any cannot be reported."""
+    """The files with an `options nvidia` line, and ours, in modprobe's order. None if one of them is not reportable."""
     files: List[ModprobeFact] = []
     try:
         with directory(root.path(FOLDER)) as folder:
@@ -58,7 +58,7 @@ def read_modprobe(root: Root, unknown: Unknowns) -> Optional[List[ModprobeFact]]
 
 
 def read_regular(name: bytes, folder: Optional[int] = None) -> Optional[bytes]:
-    """The bytes; None if it is not a regular file (a link to /dev/null masks a file). Raises OSError, NotText."""
+    """The file's bytes; None if it is not a regular file (a link to /dev/null masks one). Raises OSError, NotText."""
     descriptor = os.open(name, _READ, dir_fd=folder)
     try:
         return read_bounded(descriptor) if stat.S_ISREG(os.fstat(descriptor).st_mode) else None
@@ -87,7 +87,7 @@ def decode(data: bytes) -> str:
 
 
 def read_module(root: Root, unknown: Unknowns) -> Optional[ModuleFact]:
-    """The two registry lines of the loaded module's parameters."""
+    """The two registry lines of the loaded module's parameters; null, and noted, if they cannot be read."""
     try:
         text = read_all(root.path(PARAMS)).decode("utf-8", "replace")
     except OSError as error:

@@ -165,7 +165,7 @@ class _Reader:
         return type_mig or TypeMig(None, None)
 
     def _attempt(self, what: str, call: Callable[[], Any]) -> Tuple[Any, Optional[str]]:
-        """The result of a function that makes several calls; if one fails, null with the reason, and a row."""
+        """The function's result, and null. If one of its calls fails: null and the reason, which gets a row, too."""
         try:
             return call(), None
         except NvmlFailed as failed:

@@ -2,8 +2,8 @@
 """The NVML calls of this program: NVIDIA's own binding (pynvml, of nvidia-ml-py), with a few corrections.
 
 Two of its calls are fixed: nvmlVgpuInstanceGetFbUsage has room for the 64 bits that NVML writes (pynvml 13: 32), and
-nvmlVgpuInstanceGetVmID passes its buffer's 80 bytes (pynvml 13: 128). What NVML lists is a list here: placements, GPU
-instances and compute instances, for which pynvml takes a buffer. Source: nvml.h 13.
+nvmlVgpuInstanceGetVmID passes its buffer's 80 bytes (pynvml 13: 128). Placements, GPU instances and compute instances
+are returned as lists; pynvml takes a buffer for them. Source: nvml.h 13.
 
 A host gets only the part of pynvml that this program names, as a module beside this one (link/program/nvml_cut.py).
 """
@@ -30,7 +30,7 @@ def _call(name: str, *arguments: Any) -> None:
 
 
 def _handles(name: str, kind: Any, *arguments: Any) -> List[Any]:
-    """The list that a call fills, in a buffer of the greatest size."""
+    """The rows that the call lists, in a buffer with room for _MOST_PLACES rows of `kind`."""
     rows, count = (kind * _MOST_PLACES)(), c_uint(_MOST_PLACES)
     _call(name, *arguments, rows, byref(count))
     # Handles of their own: an array's elements would change with it.
@@ -54,7 +54,7 @@ def nvmlGpuInstanceGetComputeInstances(instance: Any, profile_id: int) -> List[A
 
 
 def nvmlDeviceGetVgpuTypeCreatablePlacements(handle: Any, type_id: int, version: int) -> Tuple[int, List[int]]:
-    """How many slots one vGPU takes, and the free ids. Version 2 of the list is from R565."""
+    """How many slots one vGPU of the type takes, and the free placement ids. Version 2 of the list is from R565."""
     ids = (c_uint * _MOST_PLACES)()
     placements = pynvml.c_nvmlVgpuPlacementList_v2_t() if version == 2 else pynvml.c_nvmlVgpuPlacementList_v1_t()
     placements.version = pynvml.VgpuPlacementList_v2 if version == 2 else pynvml.VgpuPlacementList_v1
@@ -64,7 +64,7 @@ def nvmlDeviceGetVgpuTypeCreatablePlacements(handle: Any, type_id: int, version:
 
 
 def nvmlVgpuInstanceGetVmID(instance: int) -> Tuple[bytes, int]:
-    """The id (bytes, as in pynvml), and its kind."""
+    """The id of the vGPU's VM (bytes, as in pynvml), and which kind of id it is."""
     size = pynvml.NVML_DEVICE_UUID_BUFFER_SIZE
     name, kind = create_string_buffer(size), c_uint(0)
     _call("nvmlVgpuInstanceGetVmID", c_uint(instance), byref(name), c_uint(size), byref(kind))
@@ -72,7 +72,7 @@ def nvmlVgpuInstanceGetVmID(instance: int) -> Tuple[bytes, int]:
 
 
 def nvmlVgpuInstanceGetFbUsage(instance: int) -> int:
-    """Bytes."""
+    """The framebuffer that the vGPU uses, in bytes."""
     used = c_ulonglong(0)
     _call("nvmlVgpuInstanceGetFbUsage", c_uint(instance), byref(used))
     return used.value

@@ -19,7 +19,7 @@ _KERNEL = 0x00200000  # PF_KTHREAD
 class Process(NamedTuple):
     """A process that is not gone. Its pid and `start` (clock ticks since boot, field 22 of its stat) identify it.
 
-    `ending`: it is in do_exit, or its first thread has ended. `table`: the listing of its descriptors, below /proc.
+    `ending`: it is in do_exit, or its first thread has ended. `table`: the folder of its descriptors, below /proc.
     """
 
     pid: int
@@ -68,7 +68,7 @@ def _process(proc: int, pid: str) -> Optional[Process]:
 
 
 def _stat(folder: int, number: str) -> Optional[_Stat]:
-    """The stat of a process or thread. If it cannot be read, it is gone (None): nothing else hides it from root."""
+    """The stat of a process or thread; None if it is gone, which is all that can keep root from reading the stat."""
     try:
         text = read(number + "/stat", folder)
     except OSError:

@@ -10,8 +10,8 @@ from ..protocol.snapshot import QemuFact
 from .processes import Process
 
 _NAMES = ("qemu", "kvm")  # names of QEMU processes, including /usr/bin/kvm and /usr/libexec/qemu-kvm
-# machine-qemu\x2d3\x2dvm01.scope with systemd, qemu-3-vm01.libvirt-qemu without it
 _ACCOUNTS = ("libvirt-qemu", "qemu")  # Debian's and Red Hat's
+# machine-qemu\x2d3\x2dvm01.scope with systemd, qemu-3-vm01.libvirt-qemu without it
 _GROUP = re.compile(r"(?:machine-)?(qemu-\d+-[^/]*)\.(?:scope|libvirt-qemu)")
 _ESCAPED = re.compile(r"\\x([0-9a-fA-F]{2})")
 _MACHINE = re.compile(r"qemu-\d+-")
@@ -78,7 +78,7 @@ def read_qemu(proc: int, process: Process, owners: FrozenSet[int]) -> Optional[Q
 
 
 def _read_uid(proc: int, pid: int) -> Optional[int]:
-    """Its real user; null if that cannot be read."""
+    """The process's real user id; null if that cannot be read."""
     with suppress(OSError, ValueError):
         for line in read_all("{}/status".format(pid), proc).decode("ascii", "replace").splitlines():
             if line.startswith("Uid:"):
@@ -98,7 +98,10 @@ def is_of(qemu: QemuFact, vm_uuid: str, vm_name: str) -> Optional[bool]:
 
 
 def is_machine_of(machine: str, vm_name: str) -> bool:
-    """Whether `machine` is libvirt's name for that VM: its letters, digits, single dots and dashes, at most 64."""
+    """Whether `machine` is libvirt's name for that VM's process.
+
+    That is qemu-N- and the letters, digits, single dots and single dashes of the VM's name, cut to 64 characters.
+    """
     prefix = _MACHINE.match(machine)
     if prefix is None:
         return False

@@ -133,7 +133,7 @@ class _Gpu:
         handle = self._ask(nvml, "nvml", "nvmlDeviceGetHandleByPciBusId", self.pci)
         if handle is None:
             return fact
-        # /proc shows it once the GPU was opened after it was bound (nv-procfs.c, nv_uuid_cache)
+        # /proc shows the UUID only once the GPU was opened after it was bound (nv-procfs.c, nv_uuid_cache)
         if fact["uuid"] is None:
             uuid = self._ask(nvml, "uuid", "nvmlDeviceGetUUID", handle)
             fact["uuid"] = text_of(uuid)
@@ -194,7 +194,10 @@ class _Gpu:
     def _used(
         self, nvml: Any, handle: Any, since_us: int, instances: Sequence[int], *, in_mig: bool
     ) -> Dict[int, UsedFact]:
-        """The newer samples, by instance; an instance may have none. With MIG: an empty sample of now for each."""
+        """The samples newer than `since_us`, by instance. An instance may have none.
+
+        In MIG mode NVML has no samples: then each instance has an empty one with the current time.
+        """
 
         def newer() -> Any:
             try:
@@ -260,7 +263,7 @@ def _ask_in_mode(nvml: Any, function: str, *arguments: Any, in_mig: bool) -> Any
 
 
 def _percent(value: Any) -> Optional[int]:
-    """Percent; null above 100, by which the driver says "not available" in MIG mode (seen in a capture: N/A)."""
+    """A percentage; null if above 100: so the driver says "not available" in MIG mode (seen in a capture: N/A)."""
     number = int(value)
     return number if number <= 100 else None
 
@@ -294,7 +297,7 @@ def _seconds_up(root: Root) -> Optional[float]:
 
 
 def _holder(row: VgpuSampleFact, handles: Sequence[HandleFact], up_s: Optional[float]) -> Optional[HolderFact]:
-    """The VM's own process, which is not the driver's plugin."""
+    """The VM's own process, not the driver's plugin, that has a vGPU open; null if there is none."""
     for handle in handles:
         if row["vm_uuid"] and handle["vm_uuid"] == row["vm_uuid"] and not is_plugin(handle["path"]):
             since_us = None
@@ -308,7 +311,10 @@ def _holder(row: VgpuSampleFact, handles: Sequence[HandleFact], up_s: Optional[f
 def _vf_of(
     root: Root, row: VgpuSampleFact, handles: Sequence[HandleFact], vfs: Mapping[int, str]
 ) -> Tuple[Optional[int], Optional[str]]:
-    """The VF of this GPU that the VM has open. Nulls if there are several: NVML's rows do not say which is which."""
+    """The index and address of the GPU's VF that the VM has open. Nulls unless there is just one.
+
+    With several, NVML's rows do not say which is which.
+    """
     opened_by_vm = {handle["path"] for handle in handles if row["vm_uuid"] and handle["vm_uuid"] == row["vm_uuid"]}
     pairs = [(index, address) for index, address in vfs.items() if opened_by_vm.intersection(_paths(root, address))]
     return pairs[0] if len(pairs) == 1 else (None, None)

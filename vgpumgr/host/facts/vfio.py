@@ -104,7 +104,7 @@ class _Nodes:
         self._majors: Set[int] = set()
 
     def path_of(self, status: os.stat_result, text: str) -> str:
-        """The path of a descriptor's node on the host; empty if it is none. `text` is the descriptor's link text."""
+        """The path of the vGPU node that a descriptor has open; empty for another file. `text`: the link's text."""
         if self._known is None:
             self._known = self._read()
         path = self._known.get(_identity(status))

@@ -3,8 +3,8 @@
 Removing an mdev that a process holds does not fail: the writer sleeps in the kernel (vfio_unregister_group_dev, state
 D) and not even SIGKILL ends it, until the holder releases the device, which leaves /sys/bus/mdev at once (seen on 6.1
 and 6.12). A later run sees a place that only looks empty, and no holder. So the ledger has a record of each write
-*before* the write begins, which is there even if this program is killed at any instant. It costs no extra write to
-disk, as it goes there with the entry's `planned` or `leaving` (only an evacuation needs one). The record names the
+*before* the write begins, which is there even if this program is killed at any instant. The record costs no extra write
+to disk, since it is written with the entry's `planned` or `leaving`; only an evacuation needs one. The record names the
 child that writes (writer.py), which outlives us if the write does not return. /proc decides: a record whose child has
 ended, or is of an earlier boot, is not reported, and the ledger's next write drops it.
 """
@@ -62,7 +62,7 @@ def holding(records: Sequence[Record], boot: str, alive: Callable[[Child], bool]
 
 
 def find_holding(records: Sequence[Record], boot: str) -> Tuple[Record, ...]:
-    """The records that still hold after a moment: a child that never got its go-ahead ends within it."""
+    """The records that still hold after a moment, in which a child that never got its go-ahead ends."""
     until = time.monotonic() + MOMENT_S
     held = holding(records, boot, is_alive)
     while held and time.monotonic() < until:

@@ -79,10 +79,10 @@ class Ledger(NamedTuple):
     """The file's whole document, entries in order of creation. It may lack each of the lists below.
 
     `blocked_writes`: the writes that began but were not seen to return, under way or not (blocked_write.py).
-    `freed`: the vGPUs that were removed on purpose, oldest first, at most the newest 500. A claim of one of them is
-    older than the ledger; for any other claim without an entry, the ledger may have been lost.
+    `freed`: the vGPUs that were removed on purpose, oldest first, at most the newest 500. A claim that names one of
+    them is out of date; for any other claim without an entry, the ledger may have been lost.
     `cordons`: at most one of the host, of each GPU and of each function. `reservations`: the places kept for vGPUs;
-    those that have ended go with the next write. `instances`: our GPU instances, by GPU, profile and start.
+    the next write drops those that have ended. `instances`: our GPU instances, by GPU, profile and start.
     `without_vfs`: the GPUs whose virtual functions this program removed, each with the boot.
     `on_disk`: False if there was no file to read.
     """
@@ -117,7 +117,10 @@ class Ledger(NamedTuple):
         return any((row["gpu_uuid"], row["boot"]) == (gpu_uuid, boot) for row in self.without_vfs)
 
     def with_vfs_taken(self, gpu_uuid: str, boot: str, *, taken: bool) -> "Ledger":
-        """The ledger with or without the note that this program removed a GPU's functions. Old boots' are dropped."""
+        """The ledger with or without the note that this program removed a GPU's virtual functions.
+
+        Notes of earlier boots are dropped.
+        """
         others = tuple(row for row in self.without_vfs if row["gpu_uuid"] != gpu_uuid and row["boot"] == boot)
         return self._replace(without_vfs=(*others, *([{"gpu_uuid": gpu_uuid, "boot": boot}] if taken else [])))
 
@@ -127,7 +130,7 @@ class Ledger(NamedTuple):
         return facts_of(rows, CordonText)[0] if rows else None
 
     def with_cordon(self, place: Mapping[str, Any], cordon: Optional[CordonText]) -> "Ledger":
-        """The ledger with this cordon of the place that a step names, in place of the previous one; None: without."""
+        """The ledger with this cordon of the place that a step names; with None, the place has no cordon any more."""
         others = tuple(row for row in self.cordons if _cordon_key(row) != _cordon_key(place))
         keys = ("gpu_uuid", "gpu") if place["vf_index"] is None else _CORDONED
         row = () if cordon is None else ({**{key: place[key] for key in keys}, **cordon},)
@@ -138,7 +141,7 @@ class Ledger(NamedTuple):
         return tuple(row for row in self.reservations if row["until"] > now)
 
     def with_reservation(self, key: Tuple[str, str, int], row: Optional[Record]) -> "Ledger":
-        """The ledger with this reservation of that place; None: without any."""
+        """The ledger with this row as the reservation of that identity; with None, without a reservation of it."""
         others = tuple(one for one in self.reservations if identity(one) != key)
         return self._replace(reservations=(*others, *([] if row is None else [row])))
 
@@ -149,7 +152,7 @@ class Ledger(NamedTuple):
         return self._replace(blocked_writes=records)
 
     def with_freed(self, key: Tuple[str, str, int], params: str = "") -> "Ledger":
-        """The ledger with this vGPU as the newest freed one. `params`: what its successor keeps."""
+        """The ledger with this vGPU as the newest freed one. `params`: plugin parameters that its successor keeps."""
         vm_uuid, slot, generation = key
         row: Record = {"vm_uuid": vm_uuid, "slot": slot, "generation": generation}
         if params:
@@ -299,7 +302,7 @@ def _other_version(version: int) -> str:
 def _parse_rows(
     document: Dict[str, Any], name: str, shape: type, *, optional: Sequence[str] = ()
 ) -> Tuple[Record, ...]:
-    """The rows of one list. Those of `optional` keys that a row lacks are null in its facts."""
+    """The rows of one list, checked. A row may lack the `optional` keys; its facts have null for them."""
     rows = document.get(name, [])
     if not isinstance(rows, list):
         _broken("{} is not a list".format(name))

@@ -38,7 +38,7 @@ class Writing:
         self._said = said
 
     def run(self, deadline_s: float) -> Optional[str]:
-        """Write. Returns None if it was accepted, else the errno's name. Raises TimeoutError: it may still happen."""
+        """Write. Returns None if it was accepted, else the errno's name. On TimeoutError it may still happen."""
         self.returned = False
         os.write(self._go, _GO)
         word = _receive(self._said, deadline_s)

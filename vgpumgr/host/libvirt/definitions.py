@@ -24,7 +24,7 @@ from .client import Client, Turn, Unavailable
 
 
 def change(client: Client, step: DefinitionStep, wait_s: float) -> None:
-    """Make that change. Raises Refusal, which says whether the change may still have been made, or may be later."""
+    """Make the step's change. Raises Refusal, which says whether the change may have been made, or may be later."""
 
     def call(connection: Connection, turn: Turn) -> None:
         # Apart from the change, this mostly detects a libvirtd that is gone by now.

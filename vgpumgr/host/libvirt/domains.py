@@ -112,7 +112,7 @@ def _failed_to_start(connection: Connection) -> "frozenset[str]":
     """The domains that are to start with the host, and whose last start failed.
 
     After a failed start libvirt has the reason FAILED for "shut off" (qemuProcessStart, qemu_process.c), until the next
-    start or its own restart. A VM that a person shut down has another one.
+    start or its own restart. A VM that a person shut down has another reason.
     """
     uuids = set()
     for domain in connection.domains(LIST_AUTOSTART | LIST_INACTIVE):

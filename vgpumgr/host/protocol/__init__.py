@@ -14,9 +14,11 @@ on its stdin and each answer one JSON line on its stdout, in order. A request is
     libvirt   libvirt                         LibvirtFact
     installed                                 Installed
     install   dispatcher (text), programs     Installed, afterwards
-              (base64), pinned
+              (base64), pinned, restore
     uninstall                                 Installed, afterwards
     purge     check                           PurgeFact (without `check`, under the lock that `lock` took)
+    symptoms                                  Symptoms
+    capture   wait_s                          Capture (as observe)
 
 `libvirt` is a LibvirtQuery, answered while the rest is read, or null. Changes in libvirt are steps of `execute`.
 

@@ -9,7 +9,7 @@ class FunctionFiles(TypedDict):
     """A GPU's function: `vf_index` is null for the physical one. `driver`: what is bound to it, null if nothing is.
 
     `group`: how many functions are in its IOMMU group, null without one. `vfio_devs`: the number of its VFIO devices.
-    `files`: where in `texts` the driver's own files below the function are.
+    `files`: the position of the driver's own files below the function in Capture's `texts`.
     """
 
     gpu: str
@@ -24,7 +24,8 @@ class FunctionFiles(TypedDict):
 class NvmlCall(TypedDict):
     """A call of NVML about the GPU whose handle was got last (null: none yet).
 
-    `of`: its arguments other than handles, and `answer`, are JSON texts; `code`: what NVML returned, 0 for success.
+    `of`: its arguments other than handles; `answer`: what it returned; both are JSON texts. `code`: NVML's return code,
+    0 for success.
     """
 
     gpu: Optional[str]
@@ -35,7 +36,7 @@ class NvmlCall(TypedDict):
 
 
 class Capture(TypedDict):
-    """`texts`: file name → text, or `!` and the errno's name; functions that show the same share one.
+    """`texts`: file name → text, or `!` and the errno's name; functions with the same files and texts share one row.
 
     `host`: such texts of files outside /sys/bus/pci. `calls`: those that were made for the snapshot, and a few more.
     """

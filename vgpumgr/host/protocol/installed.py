@@ -7,7 +7,7 @@ from .restored import RestoreFact
 
 
 class InstalledProgramFact(TypedDict):
-    """A host program below /opt/vgpumgr-host. `sha256` is its name; `intact`: that is the hash of its content."""
+    """A host program below /opt/vgpumgr-host. `sha256`: its file's name. `intact`: its content has that hash."""
 
     sha256: str
     intact: bool
@@ -16,9 +16,9 @@ class InstalledProgramFact(TypedDict):
 class InstallationFact(TypedDict):
     """What `host install` left here. `dispatcher`: the SHA-256 of its text below the first line, null if there is none.
 
-    `by_dispatcher`: whether it started this program; `user`: who called sudo, null for root's own login. `problems`:
-    what was altered, or can be by users other than root. `restore`: null if it is not installed. `cordons` is the
-    ledger's, null if it cannot be read.
+    `by_dispatcher`: whether the dispatcher started this program. `user`: who called sudo, null for root's own login.
+    `problems`: what was altered, or can be altered by users other than root. `restore`: null if it is not installed.
+    `cordons`: those in the ledger, null if the ledger cannot be read.
     """
 
     by_dispatcher: bool

@@ -6,9 +6,9 @@ from .mig import MigPlace, OurInstance
 
 LEDGER_PATH = "/var/lib/vgpumgr/ledger.json"
 LEDGER_VERSION = 8
-# A ledger is written as the oldest version that can express it, so that an older vgpumgr can use it. One that knows no
-# GPU instances would leave them behind, one that knows no cordons or reservations would place vGPUs in spite of them,
-# one that knows no lazy vGPUs would make them at once: they must refuse.
+# A ledger is written as the oldest version that can express it, so that an older vgpumgr can use it. One that does
+# not know all that is in it must refuse: it would leave GPU instances behind, place vGPUs in spite of cordons and
+# reservations, or make lazy vGPUs at once.
 LEDGER_VERSION_WITHOUT_LAZIES = 7
 LEDGER_VERSION_WITHOUT_CORDONED_VFS = 6
 LEDGER_VERSION_WITHOUT_RESERVATIONS = 5
@@ -21,7 +21,7 @@ PLANNED: Final = "planned"
 MADE: Final = "made"
 LEAVING: Final = "leaving"
 
-ASLEEP: Final = "asleep"  # the boot of a lazy entry whose vGPU its VM's end has taken: whatever is there is not ours
+ASLEEP: Final = "asleep"  # `boot` of a lazy entry while its VM is off: a vGPU that is at its place then is not ours
 
 
 class OurVgpu(TypedDict):
@@ -50,7 +50,7 @@ class LedgerEntry(OurVgpu):
     """Our ownership of one vGPU, written before the hardware is touched. state: planned, made or leaving.
 
     `lazy`: true if the vGPU exists only while its VM runs: libvirt's hook makes and frees it, and `boot` is ASLEEP
-    between. Else null, and the ledger's file lacks the key.
+    while there is none. Otherwise `lazy` is null, and the ledger's file lacks the key.
     """
 
     boot: str
@@ -94,7 +94,7 @@ class CordonFact(CordonText):
 
 
 class ReservationTerms(TypedDict):
-    """For whom a place is reserved, who said so and when (RFC 3339, UTC), and for how many more seconds.
+    """For whom a place is reserved, who reserved it and when (RFC 3339, UTC), and for how many more seconds.
 
     `taker`: the VM's UUID and the slot whose vGPU is being made there, on a GPU without virtual functions.
     """
@@ -113,7 +113,7 @@ class ReservationFact(OurVgpu):
 
 
 class ReservationRow(OurVgpu):
-    """The same in the ledger's file. `until`: seconds since the epoch, by the host's clock."""
+    """A ReservationFact as in the ledger's file. `until`: its end, in seconds since the epoch by the host's clock."""
 
     owner: Optional[str]
     by: str

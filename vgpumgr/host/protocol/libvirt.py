@@ -49,9 +49,9 @@ class SnapshotDocument(TypedDict):
 
 
 class SavedFact(TypedDict):
-    """What could come back for one domain. `image_xml` is null if it has no managed-save image.
+    """The saved states of one domain, which may come back. `image_xml` is null if it has no managed-save image.
 
-    The last two say why the image or the snapshots could not be read.
+    The last two keys say why the image or the snapshots could not be read.
     """
 
     uuid: str
@@ -67,7 +67,7 @@ LibvirtRefusal = Literal["missing", "closed", "refused", "silent"]
 
 
 class LibvirtFailure(TypedDict):
-    """Why libvirt could not be read. `message` and `code` are its own if it refused."""
+    """Why libvirt could not be read. `message` and `code` are libvirt's own if it refused."""
 
     kind: LibvirtRefusal
     message: str

@@ -20,7 +20,8 @@ class RestoredVgpuFact(TypedDict):
 class RestoredFact(TypedDict):
     """One run: the boot, when this was written (RFC 3339, UTC), every vGPU that the ledger wants.
 
-    `problem`: why the run did nothing, or did not try all; null if it did. It is written as the run goes on.
+    `problem`: why the run did nothing, or did not try all; null if it tried all. The file is written anew as the run
+    goes on.
     """
 
     boot: str

@@ -31,7 +31,7 @@ class UsedFact(TypedDict):
 
 
 class VgpuSampleFact(UsedFact):
-    """A running vGPU: its VM (as in ActiveFact; also the VF's index), its memory now, and the sample since `since`.
+    """A running vGPU: its VM (as in ActiveFact; also the VF's index), its memory now, and its use (UsedFact).
 
     `holder`: null if no process of the VM could be found.
     """

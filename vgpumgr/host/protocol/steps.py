@@ -45,9 +45,10 @@ class Step(OurVgpu):
     and is to be entered as ours). A new vGPU is moved to `placement_id`, if set; the note says if it lies elsewhere.
     verb destroy_vgpu: expect "present" (exactly this vGPU is there) or "absent" (only the entry is left).
     verb evacuate_vgpu: expect "present"; the vGPU is removed; its entry, which must be `made`, stays as it is.
-    verb defer_vgpu: expect "absent"; only the entry is written, a lazy one, or gets this place.
-    `param`: plugin parameters to set; `replaces`: the slot's generation (it may be its own) whose others it keeps.
-    `runs`: the VM runs without this vGPU. `listed`: at planning, NVML listed it with its VM off; it must be gone now.
+    verb defer_vgpu: expect "absent"; only the ledger is written: a lazy entry is added, or moved to this place.
+    `param`: plugin parameters to set. `replaces`: the slot's generation (maybe this one) whose other parameters the new
+    vGPU keeps. `runs`: the VM runs without this vGPU. `listed`: at planning, NVML listed the vGPU although its VM was
+    off; it must be off NVML's list now.
     """
 
     verb: str
@@ -59,7 +60,10 @@ class Step(OurVgpu):
 
 
 class SchedulerSetting(TypedDict):
-    """The setting; null: the driver's default. A time slice needs `arr` false, factor and frequency true or null."""
+    """What a scheduler is set to. A null value is the driver's default.
+
+    A time slice needs `arr` false. A factor or a frequency needs `arr` true or null.
+    """
 
     policy: Policy
     arr: Optional[bool]
@@ -109,9 +113,8 @@ class ModprobeStep(TypedDict):
 class CordonStep(TypedDict):
     """verb set_cordon: the cordon of a GPU, of its function `vf_index`, or (all null) of the host; null lifts it.
 
-    `expect`: the cordon before.
-
-    A ledger that already says so passes, too. The GPU may have been taken out of the host.
+    `expect`: the cordon before. A ledger that already has the new cordon passes, too. The GPU may have been taken out
+    of the host.
     """
 
     verb: str
@@ -126,7 +129,8 @@ class CordonStep(TypedDict):
 class ReservationStep(OurVgpu):
     """verb set_reservation: the place of that vGPU is reserved on these terms; null ends its reservation.
 
-    A ledger that has it at the same place gets the new terms; one that has none has nothing to end.
+    If the ledger has the reservation at the same place, that gets the new terms. To end one that is not there changes
+    nothing.
     """
 
     verb: str
@@ -156,7 +160,10 @@ class MigModeStep(GpuStep):
 
 
 class VfsStep(GpuStep):
-    """verb set_vfs: sriov-manage creates or removes the GPU's VFs. `expect`: whether it had any. Already so passes."""
+    """verb set_vfs: sriov-manage creates the GPU's VFs (`on`) or removes them. `expect`: whether it had any.
+
+    A GPU that is already as `on` says passes, too.
+    """
 
     on: bool
     expect: bool
@@ -169,7 +176,7 @@ class ResetStep(GpuStep):
 class TryStep(GpuStep):
     """verb try_vf: `type_id` is written to a VF that has just that type (0: none), so that NVIDIA's driver refuses it.
 
-    The VF has no vGPU, or one of ours. If the driver accepts the write, nothing is different.
+    The VF has no vGPU, or one of ours. If the driver accepts the write, nothing changes.
     """
 
     parent: str
@@ -201,7 +208,7 @@ class DeviceStep(TypedDict):
 
 
 class StartStep(TypedDict):
-    """verb start_domain: start a VM that is shut off."""
+    """verb start_domain: start a VM whose last start failed."""
 
     verb: Literal["start_domain"]
     vm_uuid: str

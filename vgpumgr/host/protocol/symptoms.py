@@ -63,7 +63,7 @@ class Symptoms(TypedDict):
 
     `library`: the version of NVML's library on disk, null if its name has none. `host_driver`: whether the driver's
     sriov-manage is installed. `units` is empty on a host without systemd. `log`: the driver's newest different lines
-    of this boot, the kernel's first; empty if they cannot be read. `clock`: its time, in seconds since the epoch.
+    of this boot, the kernel's first; empty if they cannot be read. `clock`: the host's time, seconds since the epoch.
     """
 
     functions: List[FunctionFact]

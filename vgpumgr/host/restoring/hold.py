@@ -1,8 +1,9 @@
-"""The program of the libvirt hook that `host install --restore` leaves: would a VM start with somebody else's vGPU?
+"""The program of the libvirt hook that `host install --restore` leaves: it holds a VM back from somebody else's vGPU.
 
 A definition names a virtual function by its address. If the VM's own vGPU there was not made since the boot, but the
-function has a type, somebody else made that one. libvirt refuses a missing mdev itself. What this program cannot find
-out holds no VM back. A VM's lazy vGPUs are made then, and one that cannot be made does hold its VM back.
+function has a type, somebody else made that vGPU. libvirt refuses a missing mdev itself. What this program cannot find
+out holds no VM back. The program also makes the VM's lazy vGPUs, and holds the VM back if one of them cannot be made.
+When the VM has ended, it frees them.
 """
 
 import sys
@@ -20,7 +21,7 @@ from .waking import Waker
 
 
 def main() -> NoReturn:
-    """The dispatcher's entry point. libvirt writes the definition to its stdin, and shows what it says on stderr."""
+    """The dispatcher's entry point. libvirt writes the VM's definition to stdin, and shows what it gets on stderr."""
     root, definition = Root(), sys.stdin.buffer.read()
     if "release" in sys.argv:  # the VM has ended, however its start went
         why = Waker(root).put_to_sleep(definition)

@@ -1,4 +1,4 @@
-"""What the last run wrote. Every start of the host program imports this, and not what restores."""
+"""What the last restore wrote. `installed` needs only this, so the code that restores is not imported for it."""
 
 import json
 from typing import Optional

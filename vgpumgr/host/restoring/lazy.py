@@ -1,8 +1,9 @@
 """A VM's lazy vGPUs: what has to be done before the VM starts and once it has ended, or why it cannot start.
 
-A lazy vGPU exists only while its VM runs. Its ledger entry names a place, which a mediated device may change: the VM's
-definition knows its UUID alone. A virtual function is in the definition, so its vGPU is made there or not at all. What
-has a place already goes first: vGPUs that are there, those that the ledger says will be again, and reserved places.
+A lazy vGPU exists only while its VM runs. Its ledger entry names a place. A mediated device may get another place,
+since the VM's definition has only its UUID. A virtual function is in the definition, so its vGPU is made there or not
+at all. Other vGPUs go first: those that exist, those that the ledger says will exist again, and those with a reserved
+place.
 """
 
 from typing import Callable, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Set, Tuple, cast
@@ -16,7 +17,10 @@ from .plan import RestoreStep, find_vgpu, key_of, name_of, plan_for, short, step
 
 
 class Waking(NamedTuple):
-    """`steps` to take now, in this order; `why` not all is there. `lasts`: looking again would not help."""
+    """`steps`: what to do now, in this order. `why`: why more has to be done, or cannot be done; None if all is done.
+
+    `lasts`: whether looking again would not help.
+    """
 
     steps: List[RestoreStep]
     why: Optional[str]
@@ -34,7 +38,7 @@ def named_functions(domain: ElementTree.Element) -> Iterator[str]:
 
 
 def of_vm(entries: Sequence[LedgerEntry], domain: ElementTree.Element, *, named: bool) -> List[LedgerEntry]:
-    """The VM's lazy entries; if `named`, those that this definition, which may be a saved one, names."""
+    """The VM's lazy entries; if `named`, only those that the definition names. The definition may be a saved one."""
     own = [row for row in entries if row["lazy"] and row["vm_uuid"] == domain.findtext("uuid")]
     mdevs = {one.get("uuid") for one in domain.iterfind("devices/hostdev[@type='mdev']/source/address")}
     devices = {*mdevs, *named_functions(domain)}
@@ -44,7 +48,10 @@ def of_vm(entries: Sequence[LedgerEntry], domain: ElementTree.Element, *, named:
 def wake(
     snapshot: Snapshot, wishes: Sequence[LedgerEntry], vfs: Mapping[str, int], failed: Mapping[str, str]
 ) -> Waking:
-    """What makes these lazy vGPUs. `vfs` and `failed` as in plan.plan."""
+    """The steps that make these lazy vGPUs.
+
+    `vfs`: how many virtual functions each GPU (by address) has; `failed`: why steps (by name) are not tried again.
+    """
     for entry in wishes:
         there = _at(snapshot, entry, vfs, failed)
         if there.why is None:
@@ -65,7 +72,7 @@ def wake(
 def put_to_sleep(
     snapshot: Snapshot, own: Sequence[LedgerEntry], vfs: Mapping[str, int], failed: Mapping[str, str]
 ) -> Waking:
-    """What frees these lazy vGPUs, as far as they are there and vgpumgr made them."""
+    """The steps that free these lazy vGPUs, of those that exist and that vgpumgr made in this boot."""
     del vfs
     steps: List[RestoreStep] = []
     whys: List[str] = []
@@ -82,7 +89,7 @@ def put_to_sleep(
 
 
 def _at(snapshot: Snapshot, entry: LedgerEntry, vfs: Mapping[str, int], failed: Mapping[str, str]) -> Waking:
-    """What makes one lazy vGPU at its place, or why that cannot be."""
+    """The steps that make one lazy vGPU at its place, or why it cannot be made there."""
     now = plan_for(snapshot, [entry], vfs, failed)
     why = now.lost.get(key_of(entry)) or now.waits.get(key_of(entry))
     creates = [step for step in now.steps if step["verb"] == CREATE_VGPU and cast("Step", step)["expect"] == EMPTY]
@@ -109,12 +116,15 @@ def _obstacle(snapshot: Snapshot, entry: LedgerEntry) -> Optional[str]:
 
 
 def _places(gpu: GpuFact, parent: ParentFact) -> List[Tuple[Optional[str], Optional[int]]]:
-    """What a cordon may be of: the host, the GPU, the function."""
+    """The places whose cordons count, as (GPU's UUID, VF's index): the host, the GPU, the function."""
     return [(None, None), (gpu["uuid"], None), (gpu["uuid"], parent["vf_index"])]
 
 
 def _has_room(gpu: GpuFact, parent: ParentFact, type_name: str, awaited: Sequence[OurVgpu]) -> bool:
-    """Whether the driver makes it now, and what is awaited on the GPU, of the same size, still has room after that."""
+    """Whether the driver would make this type now, and the awaited vGPUs on the GPU still have room after that.
+
+    False if one of the awaited vGPUs is of another size.
+    """
     types = {short(one["name"]): one for one in gpu["types"] or []}
     wanted = types[type_name]
     offer = gpu["offers"][parent["creatable"]] if parent["creatable"] is not None else []
@@ -137,7 +147,7 @@ def _name(snapshot: Snapshot, gpu: GpuFact, parent: ParentFact, vgpu: VgpuFact) 
 
 
 def _awaited(snapshot: Snapshot, gpu: GpuFact) -> Iterator[OurVgpu]:
-    """What has its place on the GPU and is not there: eager entries, and reservations that nobody fills."""
+    """The vGPUs with a place on the GPU that are not there: entries that are not lazy, and reservations not filled."""
     entries = [row for row in snapshot["ledger"] or [] if row["gpu_uuid"] == gpu["uuid"]]
     for row in entries:
         if not row["lazy"] and _hardware(snapshot, row) is None:

@@ -1,9 +1,9 @@
 """The ledger after a boot: the steps that can be taken now, what has to be waited for, and what cannot come back.
 
-Nothing is chosen here. Each vGPU goes back to the GPU (by UUID), function, type (by name) and place of its entry, which
-must be at the addresses of its entry, as a definition may name them. Else it is not made, and the reason is given. The
-order is the driver's: MIG mode, virtual functions (which end GPU instances), mixed-size mode, GPU instances one by one,
-each with its vGPUs, because the driver puts a vGPU into the first instance that has room.
+Nothing is chosen here. Each vGPU goes back to the GPU (by UUID), function, type (by name) and place of its entry. GPU
+and function must still have the addresses in the entry, as a definition may name them. Otherwise the vGPU is not made,
+and the reason is given. The order is the driver's: MIG mode, virtual functions (which end GPU instances), mixed-size
+mode, GPU instances one by one, each with its vGPUs, because the driver puts a vGPU into the first instance with room.
 """
 
 import json
@@ -46,7 +46,7 @@ class Plan(NamedTuple):
 
 
 class _Waits(Exception):
-    """It may come back: after these steps, or else by itself."""
+    """The vGPU may come back: after `steps`, or by itself if there are none."""
 
     def __init__(self, why: str, *steps: RestoreStep) -> None:
         super().__init__(why)
@@ -54,13 +54,13 @@ class _Waits(Exception):
 
 
 class _Lost(Exception):
-    """It cannot come back, and why."""
+    """The vGPU cannot come back; the text says why."""
 
 
 def wanted(snapshot: Snapshot) -> List[LedgerEntry]:
-    """What the ledger says should exist. One that is `planned` counts: the restore before may have been killed.
+    """The entries whose vGPUs should exist. A `planned` one counts, too: the restore before may have been killed.
 
-    A lazy one exists only while its VM runs, and none runs yet.
+    A lazy one does not count: its vGPU exists only while its VM runs, and no VM runs yet.
     """
     return [entry for entry in snapshot["ledger"] or [] if entry["state"] != LEAVING and not entry["lazy"]]
 
@@ -88,7 +88,7 @@ def plan_for(
     """The plan for these entries alone."""
     made = Plan([], {}, {})
     entries = sorted(wishes, key=lambda entry: (entry["gpu_uuid"], _start(entry)))
-    busy: Optional[Tuple[str, int]] = None  # the GPU instance that comes first, by GPU and start
+    busy: Optional[Tuple[str, int]] = None  # the GPU instance for which later ones wait, by GPU and start
     for entry in entries:
         place = entry["gpu_uuid"], _start(entry)
         key = key_of(entry)
@@ -141,7 +141,7 @@ def _find_gpu(snapshot: Snapshot, entry: LedgerEntry) -> GpuFact:
 
 
 def _check_functions(gpu: GpuFact, vfs: Mapping[str, int], entry: LedgerEntry) -> None:
-    """Whether the GPU offers vGPUs, and in the way in which this one was made."""
+    """Return if the GPU offers vGPUs by the framework by which this one was made. Raises _Lost, _Waits."""
     on_function = entry["vf_index"] is not None
     if gpu["framework"] is None:
         why = gpu["problem"] or "the GPU offers no vGPUs"

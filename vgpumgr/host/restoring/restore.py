@@ -3,8 +3,8 @@
 It takes the plan's steps by the executor that controllers use, looks again, and so on until all is there, or nothing
 has come for ROUND_TIMEOUT_S. The driver is ready bit by bit: nvidia-vgpud offers types some seconds after its unit has
 started, sriov-manage ends before its functions are there, an NVML client holds the unbindLock for a moment. So what is
-refused is tried again, TRIES times in all, and the GPUs take turns. What is there and what is not is written at each
-look. If it is killed and run again, it goes on where it was.
+refused is tried again, TRIES times in all, and the GPUs take turns. Each look writes which vGPUs are there and which
+are not. If the program is killed and run again, it goes on where it was.
 """
 
 import json
@@ -115,7 +115,7 @@ class Restore:
             dispatcher.write(self._root.path(RESTORED_PATH), text.encode("ascii"), 0o600)
 
     def _restore(self) -> Optional[str]:
-        """Returns why not all was tried; None if it was."""
+        """Take steps until all vGPUs are there or nothing comes. Returns why not all was tried; None if it was."""
         last_s = self._clock()
         until_s = last_s + RUN_S
         while True:
@@ -137,7 +137,7 @@ class Restore:
     def _take(self, steps: Sequence[RestoreStep], until_s: float) -> bool:
         """Give the next GPU its turn: take its steps until one is refused. Returns whether any was taken.
 
-        Each GPU has its share of the time: one that is waited for in vain takes none from the others.
+        Each GPU has its share of the time: a GPU that is waited for in vain takes none from the others.
         """
         gpus = sorted({step["gpu"] for step in steps})
         gpu = min(gpus, key=self._turns.__getitem__)
@@ -166,7 +166,7 @@ class Restore:
         return counts
 
     def _open_unread(self, snapshot: Snapshot) -> None:
-        """Open each GPU whose UUID is unknown. The driver shows it only once the GPU was opened after it was bound."""
+        """Open each GPU whose UUID is unknown: the driver shows it only once the GPU was opened after it was bound."""
         for gpu in snapshot["gpus"]:
             if gpu["uuid"] is None:
                 with suppress(Refusal, ImportError), open_gpu(self._nvml, gpu["pci"]):

@@ -1,9 +1,10 @@
-"""What restores the ledger after a boot: the texts of its systemd unit and its libvirt hook, and where they are.
+"""The systemd unit and the libvirt hook that restore the ledger's vGPUs after a boot: their texts, and where they are.
 
-It comes after the driver's services, as far as systemd knows of their readiness, and before every service that starts
-VMs: libvirtd or virtqemud (autostart), libvirt-guests. Their sockets are not held up: whoever connects waits for the
-service. If it fails, VMs start all the same, except those whose vGPU is missing: libvirt refuses them, or the hook does
-(hold.py). libvirt calls a hook that was there when it was started. /root is readable, since the host's lock is on it.
+The unit runs after the driver's services, as far as systemd knows of their readiness, and before every service that
+starts VMs: libvirtd or virtqemud (autostart), libvirt-guests. Their sockets are not held up: a program that connects
+waits for the service. If the unit fails, VMs start all the same, except those whose vGPU is missing: libvirt refuses
+them, or the hook does (hold.py). libvirt looks for hooks only when it starts or reloads. The unit can read /root, since
+the host's lock is on it.
 """
 
 import os
@@ -89,7 +90,8 @@ def texts() -> Dict[str, bytes]:
 def put(root: Root, program: bytes) -> None:
     """Install the program (compressed, as it was sent), the hook and the unit, which systemd starts at the next boot.
 
-    Each file is there as a whole or not at all, and the new program runs with the old ones. Raises OSError.
+    Each file is there as a whole or not at all, and the new program also runs with an old hook and unit.
+    Raises OSError.
     """
     dispatcher.write(root.path(RESTORE), program, 0o644)
     had_hook = os.path.exists(root.path(HOOK))
@@ -104,9 +106,10 @@ def put(root: Root, program: bytes) -> None:
 
 
 def _reload_libvirt(root: Root) -> None:
-    """Have a libvirt that runs look for hooks again, as `systemctl reload` does. Else it does so only at its start.
+    """Have a running libvirt look for hooks again, as `systemctl reload` does. By itself it does so only at its start.
 
-    It reads its configuration again, too, and touches no VM (virStateReload). One that does not run finds the hook.
+    It reads its configuration again, too, and touches no VM (virStateReload). A libvirt that does not run finds the
+    hook when it starts.
     """
     for name in ("libvirtd", "virtqemud"):
         with suppress(OSError, ValueError):

@@ -1,8 +1,8 @@
 """Makes a VM's lazy vGPUs before it starts, and frees them once it has ended, by the executor that controllers use.
 
-libvirt runs this in its hook, with the VM locked, so libvirt is never asked here. Whoever has the host's lock may wait
-for that very VM: then this gives up first, and says so. A run that is killed leaves what the next start of the VM uses,
-or the next reconcile frees.
+libvirt runs this in its hook, with the VM locked, so libvirt is never asked here. The run that has the host's lock may
+itself wait for that VM: then this one gives up first, and says so. What a killed run leaves is used by the VM's next
+start, or freed by the next reconcile.
 """
 
 import time
@@ -89,7 +89,10 @@ class Waker:
         return {gpu["pci"]: count_vfs(self._root, gpu["pci"]) for gpu in snapshot["gpus"]}
 
     def _take(self, steps: Sequence[RestoreStep], failed: Dict[str, str]) -> None:
-        """Take them until one is refused. `failed` gets why, unless it is to be tried again."""
+        """Take the steps until one is refused. `failed` gets the reason, unless that step is to be tried again.
+
+        It also gets the accepted steps: one that has to be taken a second time was without effect.
+        """
         for step in steps:
             failed[name_of(step)] = "without effect: {}".format(step["verb"])
             try:

@@ -1,8 +1,9 @@
 """What a step may attach to a VM or detach: a host device that is a vGPU, as templates/hostdev-*.xml.j2 write it.
 
 Anyone who may attach any device to a VM controls the whole host: its disks are devices, too. So a device's XML must be
-exactly such a text, and only a vGPU of the ledger is attached. One to detach need not be in the ledger (it may be
-lost), nor on the host (a clone's). If the host has it, it must be a vGPU: no other vendor's device, no whole GPU.
+exactly such a text, and only a vGPU of the ledger is attached. A device to detach need not be in the ledger, which may
+be lost, nor on the host, if the definition is a clone's. If the host has the device, it must be a vGPU: no other
+vendor's device, no whole GPU.
 """
 
 import os
@@ -70,7 +71,10 @@ def _is_named(ledger: Ledger, source: Optional[Source]) -> bool:
 
 
 def check_vgpu_comes_out(root: Root, step: DeviceStep) -> None:
-    """Raises Refusal(Changed) if the device that the step takes out of a VM is not an NVIDIA vGPU."""
+    """Raises Refusal(Changed) if the device that the step takes out of a VM is not an NVIDIA vGPU.
+
+    A device that the host lacks passes, and so does one that the ledger names.
+    """
     source = read_source(step["xml"])
     if source is None:
         return

@@ -66,7 +66,7 @@ class Executor:
         self._libvirt = libvirt
 
     def execute(self, data: object, deadline_s: float) -> steps.Executed:
-        """Carry out one step. Raises Refusal, with what the driver has logged since, if it may be the one who refused.
+        """Carry out one step. Raises Refusal; if the driver may have refused, with its log lines since the step began.
 
         The deadline is for writes to /sys, which can hang in the driver for as long as a guest runs, for calls of
         libvirt, and for NVIDIA's own programs.
@@ -96,8 +96,8 @@ class Executor:
         self.at("definition: changed")
 
 
-# What carries out each verb (it may return a note; set_scheduler the scheduler, too), and what its keys must be besides
-# KEYS: each of them, and all together.
+# For each verb: the function that carries it out (it may return a note; set_scheduler the scheduler, too), the checks
+# of single keys in addition to KEYS, and the check of all keys together.
 VERBS: Dict[str, Tuple[Callable[[Executor, Any, float], Any], Checks, Optional[Callable[[Any], None]]]] = {
     steps.CREATE_VGPU: (lambda on, *of: on.vgpus.create(*of), expecting(steps.EMPTY, steps.SAME), check_vgpu),
     steps.DESTROY_VGPU: (lambda on, *of: on.vgpus.destroy(*of), expecting(steps.PRESENT, steps.ABSENT), check_vgpu),

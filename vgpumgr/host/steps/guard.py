@@ -199,7 +199,7 @@ def _ending(users: Users, step: Step) -> List[str]:
 def vgpu_paths(root: Root) -> List[List[str]]:
     """The /dev/vfio paths of each vGPU on this host. Whatever cannot be read is left out.
 
-    These have plugins. Another vendor's mdev (Intel's GVT-g), or a VF that is passed through as it is, has none.
+    Only these have plugins: another vendor's mdev (Intel's GVT-g), or a VF that is passed through as it is, has none.
     """
     cards = pci.find_cards(root, Unknowns())
     parents = {card.pci for card in cards} | {vf for card in cards for vf in card.vfs.values()}

@@ -1,6 +1,6 @@
 """One place of the hardware, read for a step: what is there now, and how to change it.
 
-Mediated devices and VFs with a type have the same small interface.
+Mediated devices and VFs with a type have the same interface: find, create, destroy.
 """
 
 import os
@@ -21,7 +21,7 @@ Write = Tuple[str, bytes]  # a path below the root, and the text to write there
 class Absent(Exception):
     """The place itself does not exist: there is no such GPU or VF now, so nothing can be on it.
 
-    `expected` and `found`: texts for the refusal. `found` is another card if the card in the slot was replaced.
+    `expected` and `found`: texts for the refusal. `found` is another card's UUID if the card was replaced.
     """
 
     def __init__(self, expected: str, found: str) -> None:
@@ -77,7 +77,7 @@ def check_gpu(root: Root, gpu: str, pci: str) -> None:
 
 
 def check_left_nothing(root: Root, step: Step) -> None:
-    """Make sure, for a missing place, that its GPU is at no other address, and its mdev on no other parent.
+    """Make sure, if the step's place is missing, that its GPU is at no other address and its mdev on no other parent.
 
     Raises Refusal(Changed), also if that is unknown.
     """

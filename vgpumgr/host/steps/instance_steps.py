@@ -76,7 +76,7 @@ class InstanceSteps:
         self._write_made(ledger, step, boot)
 
     def _make(self, ledger: Ledger, step: InstanceStep, gpu: OpenGpu) -> None:
-        """Create it, and read it back. If that fails, nothing is left of it."""
+        """Create the instance, and read it back. If that fails, destroy what was created."""
         handle = None
         try:
             handle = cut(gpu, step["profile_id"], step["start"], step["size"])
@@ -102,7 +102,7 @@ class InstanceSteps:
                 write_ledger(self._root, ledger)
 
     def destroy(self, step: InstanceStep) -> None:
-        """Destroy the instance and its compute instances, and its entry."""
+        """Destroy the instance and its compute instances, and remove its entry."""
         ledger, boot = self._open(step)
         entry = _ours(ledger, step)
         try:
@@ -144,7 +144,10 @@ class InstanceSteps:
             write_ledger(self._root, ledger.without_instances([entry]))
 
     def _take_away(self, ledger: Ledger, step: InstanceStep, gpu: OpenGpu, instance: Found) -> None:
-        """Destroy it, and check that it is gone. If not, the instance and its entry are restored."""
+        """Destroy the instance, and check that it is gone. If it is not, its entry is restored.
+
+        If a call was refused, its compute instance is restored, too.
+        """
         had_compute = False
         try:
             # As late as possible: another tool may have put a vGPU into it while the ledger was being written to disk.
@@ -231,7 +234,8 @@ def _check_reserved(ledger: Ledger, step: InstanceStep) -> None:
 def _ours(ledger: Ledger, step: InstanceStep) -> Optional[Record]:
     """The step's entry; null if there is none, and the step does not expect the instance either.
 
-    Raises Refusal(Changed) if it does expect it: an instance without an entry is not ours to destroy.
+    Raises Refusal(Changed) if the step does expect the instance, since an instance without an entry is not ours to
+    destroy; also if the entry is of another profile or size.
     """
     entry = ledger.instance_of(step)
     if entry is None and step["expect"] != PRESENT:

@@ -82,7 +82,7 @@ class MeantInstances:
 
 
 def _may_be_in(instance: Found, parent: ParentFact, vgpu: VgpuFact, ledger: Ledger, step: Step) -> bool:
-    """Whether a vGPU may be in the instance, according to the driver; if that does not say, to the ledger.
+    """Whether a vGPU may be in the instance, according to the driver or, if the driver does not say, to the ledger.
 
     A vGPU that neither of them places may be in it.
     """

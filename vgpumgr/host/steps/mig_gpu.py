@@ -79,7 +79,7 @@ def stale(ledger: Ledger, gpu_uuid: str, gpu: OpenGpu, boot: str) -> List[Record
     """The entries of this GPU's instances that no longer exist, except those that a vGPU's entry names.
 
     No instance survives a reboot, a reset or sriov-manage: an instance at the place of an earlier boot's is not ours.
-    One that a vGPU's entry names will be re-created for it.
+    An instance that a vGPU's entry names will be re-created for that vGPU.
     """
     keys = {
         (entry["gpu_uuid"], entry["mig"]["profile"], entry["mig"]["start"])

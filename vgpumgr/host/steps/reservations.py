@@ -1,4 +1,4 @@
-"""Places reserved by the ledger's entries: whether a step can have its place, and whether it has it already."""
+"""Places that the ledger's entries take: whether a step can have its place, and whether it has it already."""
 
 from typing import Any, Tuple
 
@@ -13,7 +13,7 @@ def place_of(step: OurVgpu) -> str:
 
 
 def same_place(entry: Entry, step: OurVgpu) -> bool:
-    """Whether the entry reserves the step's VF or mdev."""
+    """Whether the entry is for the step's VF or mdev."""
     on_vf = step["vf_index"] is not None and (entry["gpu_uuid"], entry["vf_index"]) == (
         step["gpu_uuid"],
         step["vf_index"],
@@ -50,7 +50,10 @@ def check_ours(ledger: Ledger, step: OurVgpu) -> Entry:
 
 
 def _check_entry_for(entry: Entry, step: OurVgpu) -> None:
-    """Compare GPU UUID, VF index and type name; not addresses (a boot can change them) or type ids (a driver can)."""
+    """Raises Refusal(Changed) if GPU UUID, VF index, uuid or type name differ.
+
+    Addresses and type ids are not compared: a boot can change the addresses, and another driver the ids.
+    """
     mine: Tuple[Any, ...] = (step["gpu_uuid"], step["vf_index"], step["uuid"], step["type_name"])
     if (entry["gpu_uuid"], entry["vf_index"], entry["uuid"], entry["type_name"]) != mine:
         raise changed(place_of(step), "its entry is for {} ({})".format(entry["parent"], entry["type_name"]))

@@ -15,7 +15,7 @@ NVIDIA_SMI = "/usr/bin/nvidia-smi"
 def reset_gpu(
     root: Root, load_nvml: Callable[[], Any], step: ResetStep, at: Callable[[str], None], *, deadline_s: float
 ) -> None:
-    """Reset it. The caller holds the host's exclusive lock. Raises Refusal."""
+    """Reset the GPU. The caller holds the host's exclusive lock. Raises Refusal."""
     ledger = open_for(root, step)
     refuse_vgpus(root, load_nvml, step)
     refuse_vfs(root, step)

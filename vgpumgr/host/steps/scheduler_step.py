@@ -83,7 +83,8 @@ def _words(policies: Mapping[str, Optional[str]]) -> str:
 def _set_one(nvml: Any, handle: Any, engine: str, step: SchedulerStep) -> bool:
     """Set one engine; returns whether it accepted the policy. Raises NvmlFailed.
 
-    NVML's answer does not tell a GPU that accepts nothing from an engine without that policy: only graphics does.
+    NVML gives the same answer for a GPU that accepts nothing and for an engine without that policy. So only a refusal
+    by graphics, or an error of the GPU itself, is a failure.
     """
     try:
         set_engine(nvml, handle, engine, step["setting"], api=step["api"])
@@ -95,7 +96,10 @@ def _set_one(nvml: Any, handle: Any, engine: str, step: SchedulerStep) -> bool:
 
 
 def _check_taken(scheduler: SchedulerFact, step: SchedulerStep, engines: List[str]) -> Optional[str]:
-    """A note of the engines that do not show the policy; if graphics does not, raises Refusal(NvmlRefused)."""
+    """A note of the video engines that do not show the policy, if any.
+
+    Raises Refusal(NvmlRefused) if graphics does not show it.
+    """
     policy = step["setting"]["policy"]
     others = {engine["engine"]: engine["policy"] for engine in scheduler["engines"] if engine["policy"] != policy}
     if GRAPHICS in others:

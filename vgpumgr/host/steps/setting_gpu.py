@@ -13,7 +13,7 @@ from .hardware import Absent, changed, check_gpu
 
 
 def gpu_of(root: Root, load_nvml: Callable[[], Any], step: GpuStep) -> Tuple[GpuFact, Snapshot]:
-    """The GPU at the step's address. Raises Refusal if it is another one, or takes no writes now."""
+    """The GPU at the step's address, and the snapshot. Raises Refusal if it is another GPU, or takes no writes now."""
     open_ledger(root, step["gpu_uuid"], boot_id(root, Unknowns()))
     try:
         check_gpu(root, step["gpu_uuid"], step["gpu"])

@@ -1,8 +1,8 @@
 """The steps of vGPUs: ledger first, hardware second, read back third, ledger last.
 
-If the program is killed between any two of these, the file says what may be on the hardware, and running the step again
-gives the same result. Nothing is written if the host is not as the step expects, or if an earlier write to the same GPU
-has not returned (blocked_write.py). The first ledger write also records the process that will write.
+If the program is killed between any two of these, the ledger says what may be on the hardware, and running the step
+again gives the same result. Nothing is written if the host is not as the step expects, or if an earlier write to the
+same GPU has not returned (blocked_write.py). The first ledger write also records the process that will write to /sys.
 """
 
 from contextlib import contextmanager
@@ -56,7 +56,10 @@ class _Outcome(NamedTuple):
 
 
 class VgpuSteps:
-    """Creates and removes vGPUs. The caller holds the host's exclusive lock; every method may raise Refusal."""
+    """Creates and removes vGPUs. The caller holds the host's exclusive lock; every method may raise Refusal.
+
+    What create, destroy and evacuate return, if anything, is a note for the user.
+    """
 
     def __init__(
         self,
@@ -149,7 +152,10 @@ class VgpuSteps:
             write_ledger(self._root, before)
 
     def _entered(self, ledger: Ledger, step: Step, vgpu: Optional[VgpuFact], deadline_s: float) -> Optional[str]:
-        """Enter an existing vGPU as made. If its creation was interrupted, first move it, unless it may be in use."""
+        """Enter an existing vGPU as made. If its creation was interrupted, first give it its place and parameters.
+
+        A vGPU that may be in use keeps its place.
+        """
         notes: List[Optional[str]] = []
         params = ledger.params_of(identity(step))
         if vgpu is not None and any(
@@ -298,7 +304,10 @@ class VgpuSteps:
 
     @contextmanager
     def _begin(self, ledger: Ledger, step: Step, write: Write, vgpu: Optional[VgpuFact] = None) -> Iterator[_Begun]:
-        """A write, and the ledger with its record, to be on disk before the write. `vgpu`: the one that it removes."""
+        """A write that waits for its go-ahead, and the ledger with its record, which must be on disk before that.
+
+        `vgpu`: the vGPU that the write removes.
+        """
         path, text = write
         with self._writer.ready(self._root.path(path), text) as writing:
             vfio = vgpu["vfio"] if vgpu is not None else ()
@@ -328,7 +337,10 @@ class VgpuSteps:
         return _Outcome(refused=refused, found=vgpu)
 
     def _refuse_held_by_now(self, step: Step, vgpu: VgpuFact, before: Ledger) -> None:
-        """Check as late as possible: a VM may have been started while the ledger was being written to disk."""
+        """Check as late as possible: a VM may have been started while the ledger was being written to disk.
+
+        If the vGPU is held, the ledger becomes `before` again.
+        """
         try:
             self._guard.refuse_by_now(step, vgpu)
         except Refusal:
@@ -351,9 +363,10 @@ class VgpuSteps:
         unwritten: bool = False,
         boot: Optional[str] = None,
     ) -> None:
-        """Write the step's entry to disk in this state, replacing what it supersedes. `boot` ASLEEP: as a lazy one.
+        """Write the step's entry to disk in this state, replacing what it supersedes.
 
-        An entry of the other framework stays until it is destroyed: without it, nothing could be undone.
+        With `boot`, which is ASLEEP then, the entry is a lazy one. An entry of the other framework (mdev or VF) stays
+        until its vGPU is destroyed: without it, nothing could be undone.
         """
         entry = _entry_of(step, boot=boot or self._boot(), state=state)
         if boot is not None:
@@ -389,7 +402,7 @@ def _entry_of(step: Step, *, boot: str, state: EntryState) -> Entry:
 
 
 def _asleep(ledger: Ledger, step: Step) -> Ledger:
-    """The ledger without the vGPU of the step, which was removed: from then on, no vGPU there is a lazy one's."""
+    """The ledger after the step's vGPU was removed. If its entry is lazy, it is ASLEEP: no vGPU there is ours then."""
     entries = (
         {**each, "boot": ASLEEP} if each.get("lazy") and identity(each) == identity(step) else each
         for each in ledger.entries

@@ -2,8 +2,8 @@
 
 It rebinds the GPU to its driver, which ends every vGPU, every GPU instance, mixed-size mode and a scheduler set at run
 time. Its exit status says nothing (0 although no function came, seen on hardware), so the functions are counted. While
-a process has the GPU open, it prints `Cannot obtain unbindLock`, which passes. A removal is entered in the ledger, so
-that facts.py queries NVML about such a GPU.
+a process has the GPU open, sriov-manage prints `Cannot obtain unbindLock`, and is run again. A removal is entered in
+the ledger, so that facts.py queries NVML about such a GPU.
 """
 
 import time
@@ -74,7 +74,7 @@ def set_vfs(
 
 
 def _await_functions(root: Root, step: VfsStep, until: float, timing: Timing, pause: Callable[[float], None]) -> None:
-    """Wait for the kernel: the tool may end before it has created them (30 s for 160, NVIDIA/gpu-operator #2002)."""
+    """Wait for the VFs: sriov-manage may end before the kernel made them (30 s for 160, NVIDIA/gpu-operator #2002)."""
     for _ in range(round(timing.vfs_s / timing.offer_s)):
         if vfs_on(root, step["gpu"]) > 0 or time.monotonic() + timing.offer_s > until:
             return

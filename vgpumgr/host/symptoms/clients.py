@@ -12,7 +12,10 @@ _MOST = 64
 
 
 def read_clients(root: Root, unknown: Unknowns) -> Optional[List[ClientFact]]:
-    """Each process with each such file. A process that hides what it has open is left out: this only explains."""
+    """Each such process with each such file, at most 64 rows. Processes that hide their files are left out.
+
+    Null, and noted, if /proc cannot be listed.
+    """
     facts: List[ClientFact] = []
     try:
         for process, paths in open_files(root):

@@ -21,7 +21,10 @@ _LINE = re.compile(rb"^[ \t]*(?:export[ \t]+)?ON_SHUTDOWN=[\"']?([a-z]{1,20})", 
 
 
 def read_on_shutdown(root: Root, unknown: Unknowns) -> Optional[OnShutdownFact]:
-    """The last assignment in the order in which the script makes them; null if there is none, or (noted) unreadable."""
+    """The last ON_SHUTDOWN in the order in which the script sets it.
+
+    Null if there is none; null, and noted, if a file cannot be read.
+    """
     found: Optional[OnShutdownFact] = None
     for path in _FILES:
         try:

@@ -16,7 +16,7 @@ _MOST = 1000
 
 
 def read_definitions(root: Root, unknown: Unknowns) -> Optional[List[MdevDefinitionFact]]:
-    """Each of them; null if any cannot be read or understood."""
+    """Each definition; null, and noted, if any of them cannot be read or understood."""
     facts: List[MdevDefinitionFact] = []
     try:
         with directory(root.path(_FOLDER)) as folder:

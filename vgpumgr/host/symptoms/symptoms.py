@@ -86,7 +86,10 @@ def _modules(root: Root, unknown: Unknowns) -> Optional[List[ModuleVersionFact]]
 
 
 def _library(root: Root) -> Optional[str]:
-    """The version in the name of NVML's library, which the packages of the driver's programs install."""
+    """The version in the name of NVML's library, which the packages of the driver's programs install.
+
+    Null if there is no such library, or more than one.
+    """
     for folder in _LIBRARIES:
         try:
             names = names_in(root.path(folder))
