@@ -96,10 +96,10 @@ class Bounded(Generic[T]):
 
 
 def bounded(call: Callable[[], T], timeout_s: float, *, name: str) -> T:
-    """The value of `call`, or TimeoutError after that time; the call then continues in its thread."""
+    """Return the value of `call`. Raises TimeoutError after that time; the call then continues in its thread."""
     return Bounded(call, name=name).result(timeout_s)
 
 
 def humanize(seconds: float) -> str:
-    """10 s, 0.5 s."""
+    """A time for a message: 10 s, 0.5 s."""
     return Own(f"{seconds:g} s")

@@ -13,7 +13,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DomainQuery:
-    """What to read of libvirt. `only`: the domains whose documents are read; None: all. `saved`: see LibvirtDump."""
+    """What to read of libvirt. `only`: the domains whose documents are read; None: all.
+
+    `saved`: whether to read every domain's managed-save image and snapshots, too.
+    """
 
     only: Collection[VmUuid] | None = None
     domains: bool = True

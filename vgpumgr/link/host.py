@@ -2,7 +2,7 @@
 
 observe   the host's facts                        lock      the same, under the host's lock, which is kept
 execute   one step of a plan                      unlock    some GPUs' facts; then the lock is released
-domains   libvirt's domains; names, only those    sample    GPU usage by vGPU
+domains   libvirt's domains; names: only names    sample    GPU usage by vGPU
 symptoms  what only doctor asks                   capture   what only certify asks
 try_vf    what the driver should refuse
 
@@ -11,8 +11,8 @@ plug_device, unplug_device, start_vm                change what a VM runs with, 
 installed, install, uninstall                       what `host install` leaves there (docs/logins.md)
 files, purge                                        every file of ours there (docs/leaving.md)
 
-Given a query, the first three and unlock read libvirt's domains at the same time. The code that turns answers into
-core's values is imported only with the first answer, because importing it takes as long as a login.
+Given a query, observe, lock and unlock read libvirt's domains at the same time. The code that turns answers into core's
+values is imported only with the first answer, because importing it takes as long as a login.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class Observed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Locked(Observed):
-    """The host under its lock. `unwritable`: the error of a step that writes the ledger; None if it can be written."""
+    """The host under its lock. `unwritable`: why no step can write the ledger; None if it can be written."""
 
     unwritable: LedgerUnwritable | None
 
@@ -134,7 +134,8 @@ class Host(abc.ABC):
     def set_metadata(self, vm: VmUuid, xml: str | None, *, key: str, uri: str) -> None:
         """Write that element (without prefix and xmlns) into the VM's persistent definition; None removes it.
 
-        As the next five, it raises HypervisorError, or Unreachable(stage=libvirt), which knows whether it may happen.
+        This and the next five methods raise HypervisorError, or Unreachable(stage=libvirt), whose `may_happen` says
+        whether the change may have been made, or may still be made.
         """
         self._define({"verb": SET_METADATA, "vm_uuid": vm, "xml": xml, "key": key, "uri": uri})
 
@@ -155,7 +156,7 @@ class Host(abc.ABC):
         self._define({"verb": UNPLUG_DEVICE, "vm_uuid": vm, "xml": xml})
 
     def start_vm(self, vm: VmUuid) -> None:
-        """Start a VM that is shut off."""
+        """Start a VM whose last start failed."""
         self._define({"verb": START_DOMAIN, "vm_uuid": vm}, at_least_s=LOCKING_S)
 
     def unlock(self, gpus: Sequence[str], query: DomainQuery | None = None) -> Observed:
@@ -189,7 +190,7 @@ class Host(abc.ABC):
         return symptom_facts.parse(self.program.symptoms())
 
     def capture(self, *, wait_s: float) -> Capture:
-        """The facts, and the driver's files and NVML's answers that they came from, as `observe` reads them."""
+        """The facts, with the driver's files and NVML's answers from which they come. The lock is as in `observe`."""
         from vgpumgr.link.values import capture_facts
 
         return capture_facts.parse(self.host, self.program.capture(wait_s=wait_s), self._catalogue)
@@ -220,7 +221,10 @@ class Host(abc.ABC):
         return self._installation(self.program.install(ours.dispatcher, ours.programs, pinned=pinned, restore=restore))
 
     def uninstall(self) -> Installation:
-        """Remove all that `install` left. Returns what is there afterwards. Raises the same errors as `install`."""
+        """Remove all that `install` left. Returns what is there afterwards.
+
+        Raises NotAllowed where versions are pinned, and RefusedPlan if the ledger has lazy vGPUs.
+        """
         return self._installation(self.program.uninstall())
 
     def files(self) -> tuple[str, ...]:
@@ -228,7 +232,7 @@ class Host(abc.ABC):
         return tuple(self.program.purge(check=True)["files"])
 
     def purge(self) -> tuple[str, ...]:
-        """Remove these files, under the lock, and return them. Raises StalePlan if the ledger is not empty."""
+        """Remove what `files` lists, under the lock, and return it. Raises StalePlan if the ledger is not empty."""
         return tuple(self.program.purge(check=False)["files"])
 
     def ping(self, timeout_s: float | None = None) -> None:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 _STDERR_BYTES = 8192
 _END_S = 2.0  # a program whose input has ended needs milliseconds
-_SEND_S = 3600.0  # no deadline was given
+_SEND_S = 3600.0  # if no deadline is given
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 

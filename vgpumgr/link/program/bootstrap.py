@@ -19,7 +19,7 @@ from vgpumgr import resources
 from vgpumgr.link.program.package import Packages, read_or_make
 
 TOO_OLD = 86
-CUT_SHORT = 87  # it did not read all that was sent, or something else
+CUT_SHORT = 87  # the loader did not get all that was sent, or got something else
 
 _MAKING = threading.Lock()  # twenty hosts ask at once; functools.cache would let each of them make it
 

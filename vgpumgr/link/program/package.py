@@ -1,8 +1,8 @@
 """The host program as it is sent: one compressed zip of its modules, each as source and compiled by this Python.
 
 zipimport looks for NAME.pyc before NAME.py, and takes the source if the compiled module is for another Python (by its
-magic number; CPython 3.9 to 3.13). So a host with the controller's Python compiles nothing, which is most of the cost
-of a start. Only our own source and NVIDIA's NVML binding (nvml_cut.py) are compiled, nothing that a host has sent. A
+magic number; CPython 3.9 to 3.13). So a host with the controller's Python compiles nothing; compiling is most of the
+cost of a start. Only our own source and NVIDIA's NVML binding (nvml_cut.py) are compiled, nothing that a host sent. A
 far host gets only the sources, a third of the size: each doubling of a new connection's window costs a round trip.
 
 Making the zip takes 0.25 s, so it is kept in Python's __pycache__, and made again when a source or this Python
@@ -41,10 +41,13 @@ class Packages(NamedTuple):
 
 
 def read_or_make() -> Packages:
-    """The stored packages; else make and store them; else only the sources. Raises ConfigError without pynvml."""
+    """Return the stored packages, or make and store them. If neither is possible: packages with the sources only.
+
+    Raises ConfigError without pynvml.
+    """
     ours, binding = resources.host_sources(), nvml_cut.source()
     made_of = {**ours, nvml_cut.BINDING: binding}
-    # Its name says for which Python it is; its digest shows whether it is complete and from these sources.
+    # The archive's name says for which Python it is; its digest shows whether it is complete and from these sources.
     archive = Path(importlib.util.cache_from_source(str(Path(__file__).with_name("vgpumgr_host.py")))).with_suffix(
         ".zip"
     )

@@ -65,7 +65,7 @@ def translate(host: HostName, err: dict[str, Any]) -> VgpumgrError:
 
 
 def _logged(value: object) -> Iterator[str]:
-    """What the host's logs said meanwhile, with the meaning of those lines that are known."""
+    """The lines of the host's logs since the step began. A line whose meaning we know is followed by its meaning."""
     for line in _lines(value):
         meaning = log_lines.meaning(line)
         yield line if meaning is None else say("{} ({})", line, meaning)
@@ -181,7 +181,7 @@ def _rare(host: HostName, kind: str, text: str, path: str, errno_name: str) -> V
 
 
 def foreign(host: HostName, what: str) -> ProgramFailed:
-    """The error for an answer that the host program of this version, which its greeting claimed to be, never gives."""
+    """The error for an answer that this version of the host program never gives, although the greeting named that."""
     return ProgramFailed(
         host,
         what,

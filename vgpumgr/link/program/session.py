@@ -75,7 +75,7 @@ class Connection(Protocol):
 class Program:
     """A host program that was sent. Safe to use from several threads: requests wait for one another.
 
-    Its greeting is read with the first answer, so that a read-only request can go right behind the program itself.
+    Its greeting is read with the first answer, so that one of the requests in _EARLY can follow the program at once.
     """
 
     def __init__(
@@ -251,7 +251,7 @@ class Program:
         return self._bounded(exchange, deadline, changes=verb == "execute")
 
     def _bounded(self, call: Callable[[], T], deadline: Deadline, *, changes: bool = False) -> T:
-        """The call's value. Its errors are translated. `changes`: it requests a change, which may happen late."""
+        """Return the call's value, or raise its error, translated. `changes`: it asks for a change that may be late."""
         request = Bounded(call, name="request")
         try:
             return request.result(deadline.seconds + _GRACE_S)

@@ -1,7 +1,7 @@
 """Why something else came in place of the host program's greeting, and what to do about it. Pure.
 
-A login is more than a command: sshd may run another command (ForceCommand, command= in authorized_keys), and the user's
-shell runs it: that may be no shell, run a login script first, or find no Python. None of that is an SSH error.
+A login is more than a command. sshd may run another command (ForceCommand, command= in authorized_keys). The user's
+shell, which runs it, may be no shell, run a login script first, or find no Python. None of that is an SSH error.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from vgpumgr.errors import HostError
 
 _STAGE: Final = "program"
-_SIGNALS: Final = range(129, 193)  # a shell's word for them
-_OFF: Final = 254  # where sshd itself reads /etc/nologin
+_SIGNALS: Final = range(129, 193)  # the exit statuses by which a shell reports them
+_OFF: Final = 254  # the exit status if sshd itself reads /etc/nologin
 _TRACEBACK: Final = "Traceback (most recent call last)"
 
 

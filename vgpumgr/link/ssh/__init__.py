@@ -5,6 +5,6 @@ client        handshake, login, commands (paramiko)              dial           
 jumps         through jump hosts, whose connections are shared   wire, tunnel       its socket, or a jump host's channel
 host_key      is this the host we know?                          known_hosts        the files, as an index
 keys          which private key                                  key_files, agent   key files; what an agent does
-certificate   a certificate as it is                             host_certificate, user_certificate   is it valid?
+certificate   what a certificate claims                          host_certificate, user_certificate   is it valid?
 remarks       what a server tells us during a login              login_refusals     why it refuses a login
 """

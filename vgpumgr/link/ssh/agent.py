@@ -130,7 +130,7 @@ class AgentKey:
     def __init__(self, agent: Agent, blob: bytes) -> None:
         self._agent = agent
         self._blob = blob
-        self._failures: list[AgentFailed] = []  # which copies of it share
+        self._failures: list[AgentFailed] = []  # shared with copies of this key
 
     @property
     def failed(self) -> AgentFailed | None:

@@ -53,7 +53,7 @@ def is_signed(found: SSHCertificate) -> bool:
 
 
 def algorithm(found: SSHCertificate) -> str:
-    """The algorithm of its signature, as it claims: the first field of what follows the authority."""
+    """The algorithm of the signature, as the certificate claims: the first field of what follows the authority."""
     return text(first(_decoded(found.public_bytes()).rpartition(wire(found.signature_key()))[2][4:]))
 
 
@@ -72,7 +72,7 @@ def text(data: bytes) -> str:
 
 
 def date(seconds: int) -> str:
-    """A certificate's time, in seconds since 1970."""
+    """A certificate's time as text. `seconds`: since 1970."""
     if seconds == _FOREVER:
         return "forever"
     try:

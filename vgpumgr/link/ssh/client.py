@@ -68,7 +68,7 @@ class RemoteCommand:
         channel.settimeout(_SLICE_S)
 
     def send(self, data: bytes, deadline: Deadline | None = None) -> None:
-        """Send all of it. Raises ConnectionError if the command no longer reads, TimeoutError at the deadline.
+        """Send all of `data`. Raises ConnectionError if the command no longer reads, TimeoutError at the deadline.
 
         Raises NotStarted if the server refused to run the command.
 
@@ -165,8 +165,8 @@ class SshConnection:
     def run(self, command: str, *, stage: str, timeout_s: float) -> RemoteCommand:
         """Start a command. Only fixed strings are ever passed: no text from a user or a host is quoted here.
 
-        It does not wait for the server's reply, so the command's input follows one round trip sooner. A paramiko whose
-        exec_command does not wait by the method that we replace still waits.
+        It does not wait for the server's reply, so the command's input follows one round trip sooner. For that we
+        replace the method by which paramiko's exec_command waits; a paramiko that waits otherwise still waits.
         """
         from paramiko import ChannelException, SSHException
 
@@ -198,7 +198,7 @@ class SshConnection:
             raise Unreachable(host, stage, "the connection was lost", via=self.broken_at) from error
 
     def open_tunnel(self, address: str, port: int, timeout_s: float) -> paramiko.Channel:
-        """A channel that this machine connects to there. Raises TimeoutError, TunnelRefused, ConnectionError."""
+        """A channel through this server to `address`. Raises TimeoutError, TunnelRefused, ConnectionError."""
         from paramiko import SSHException
 
         refusals = tunnel.refusals_of(self._transport)

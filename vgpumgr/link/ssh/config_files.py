@@ -38,9 +38,10 @@ class Stamp(NamedTuple):
 
 
 class Found(NamedTuple):
-    """`said`: FILE:LINE of the first keyword that counts; None if there is none. `stamps`: the files' state.
+    """`said`: FILE:LINE of the first keyword that counts, or a FILE that cannot be read; None if there is neither.
 
-    `relative`: where the system's file includes another by a relative path, which we cannot repeat; else None.
+    `stamps`: the files' state. `relative`: FILE:LINE where the system's file includes another by a relative path, which
+    we cannot repeat; else None.
     """
 
     said: str | None

@@ -1,6 +1,6 @@
 """Is the certificate that a host has offered valid? Each reason why not is a separate refusal, with what to do.
 
-As in OpenSSH, except that a certificate which names no host at all is refused too: it would be any host's.
+The rules are OpenSSH's, except that a certificate that names no host is refused, too: it would be any host's.
 """
 
 from __future__ import annotations

@@ -33,10 +33,10 @@ CERTIFICATES = tuple(f"{name}-cert-v01@openssh.com" for name in HOST_KEYS)
 
 
 def usable_types(endpoint: Endpoint, known: Known) -> tuple[str, ...]:
-    """The types of host key to accept from this host. If keys of it are known, only their types.
+    """The types of host key to accept from this host. If keys of it are known, only their types are accepted.
 
-    Otherwise a host with several keys could offer one that is not known. Certificates come first if an authority
-    is known for the host. Raises SshConfigRefused if ssh_config allows none of ours.
+    A host with several keys could otherwise offer one that is not known. Certificates come first if an authority is
+    known for the host. Raises SshConfigRefused if ssh_config allows none of our types.
     """
     kinds = (*CERTIFICATES, *HOST_KEYS) if known.authorities else HOST_KEYS
     types = tuple(name for name in kinds if name in endpoint.host_keys) if endpoint.host_keys else kinds
@@ -62,7 +62,7 @@ def usable_types(endpoint: Endpoint, known: Known) -> tuple[str, ...]:
 def check(endpoint: Endpoint, known: Known, *, key_type: str, blob: bytes, certificate: bytes | None = None) -> None:
     """Check the key that the host offers: it must be known, or a known authority must vouch for it by a certificate.
 
-    Raises HostKeyRefused if it is revoked, unknown or different, or if the certificate does not hold.
+    Raises HostKeyRefused if the key is revoked, unknown or not the known one, or if the certificate is not valid.
     """
     text = say("{} {}", key_type, compute_fingerprint(blob))
     _refuse_revoked(endpoint, known, say("the host's key {}", text), blob)

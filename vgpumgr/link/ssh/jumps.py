@@ -1,8 +1,8 @@
 """Connections through jump hosts. All hosts of this process behind a jump host share one connection to it.
 
-It is dialled once, however many threads ask for it, and closed a little after the last host behind it, since another
-may follow. A failure is remembered for a while: thousands of hosts behind a jump host that is down, or that refuses
-our key, must not each try it again (MaxStartups, PerSourcePenalties).
+That connection is dialled once, however many threads ask for it, and closed a little after the last of those hosts,
+since another may follow. A failure is remembered for a while: thousands of hosts behind a jump host that is down, or
+that refuses our key, must not each try it again (MaxStartups, PerSourcePenalties).
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Jumps:
         self._shared: dict[Endpoint, _Shared] = {}
 
     def borrow(self, jump: Endpoint, deadlines: Deadlines) -> tuple[SshConnection, Callable[[], None]]:
-        """Its connection, and a function to call when it is no longer needed. Raises its error, or HostDeadline."""
+        """The jump host's connection, and a function that gives it back. Raises its error, or HostDeadline."""
         with self._lock:
             shared = self._shared.get(jump)
             if shared is None or shared.is_over:
@@ -134,7 +134,7 @@ def _close(shared: _Shared) -> None:
 
 
 def open_connection(endpoint: Endpoint, deadlines: Deadlines) -> SshConnection:
-    """As client.open_connection; through the endpoint's jump hosts, if it has any."""
+    """Connect, check the host's key and log in (client.py), through the endpoint's jump hosts if it has any."""
     if not endpoint.jumps:
         return client.open_connection(endpoint, deadlines)
     tunnels: list[Tunnel] = []

@@ -19,10 +19,10 @@ def refused(endpoint: Endpoint, message: str, *, hint: str, details: tuple[str, 
 
 
 def known_lines(keys: tuple[KnownKey, ...]) -> tuple[str, ...]:
-    """A line for each key: where it stands."""
+    """A line for each key, with the place where it stands."""
     return tuple(say("{} has {} {}", one.where, one.type, one.fingerprint) for one in keys)
 
 
 def nor(endpoint: Endpoint, verb: str) -> str:
-    """`, nor VERB FILE`: says of the site's file, if there is one, what was said of the user's file."""
+    """The end of a sentence about the user's known_hosts: `, nor VERB FILE` about the site's; empty if it has none."""
     return f", nor {verb} {endpoint.site_known_hosts}" if Path(endpoint.site_known_hosts).is_file() else ""

@@ -78,7 +78,7 @@ def choose(endpoint: Endpoint, timeout_s: float) -> Chosen:
 
 
 def certificate_file(endpoint: Endpoint, key: Path) -> Path | None:
-    """The file of that key's certificate: the named one, or the one beside the key if that exists."""
+    """The file of that key's certificate: the named one, else the one beside the key; None if there is neither."""
     if endpoint.certificate is not None:
         return Path(endpoint.certificate)
     beside = Path(f"{str(key).removesuffix('.pub')}-cert.pub")

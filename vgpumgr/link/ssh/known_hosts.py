@@ -21,7 +21,7 @@ from vgpumgr.wording import Own
 _REVOKED = "@revoked"
 _AUTHORITY = "@cert-authority"
 DEFAULT_PORT = 22
-# The names of a line that is like most: neither marked nor hashed, without patterns, and a space behind them.
+# The names of a line as most are: neither marked nor hashed, without patterns, and with a space behind the names.
 _SIMPLE = re.compile(r"[^\s#@|*?!][^\s*?!]*(?= )")
 # Salt and digest have 20 bytes each; OpenSSH skips a line where they do not.
 _HASHED = re.compile(r"\|1\|([A-Za-z0-9+/]{27}=)\|([A-Za-z0-9+/]{27}=) ")

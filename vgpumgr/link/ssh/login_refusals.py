@@ -1,6 +1,6 @@
 """Why a server refuses a login, as far as it says so, and where to look. Pure.
 
-An unknown key, a locked account and a home that others can write to get the same refusal. Only its log has the reason.
+An unknown key, a locked account and a home that others can write to get the same refusal. Only sshd's log tells which.
 """
 
 from __future__ import annotations

@@ -86,7 +86,7 @@ class Tunnel:
         return Peeked(self._read_ahead, closed=not more)
 
     def shut(self) -> None:
-        # Closing says so to the jump host, which waits if that no longer reads.
+        # Closing sends a message to the jump host, and blocks if the jump host no longer reads.
         # At the very end of the process there are no new threads (RuntimeError).
         with contextlib.suppress(TimeoutError, EOFError, OSError, RuntimeError):
             bounded(self._channel.close, _CLOSE_S, name="tunnel-end")

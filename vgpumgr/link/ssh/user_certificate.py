@@ -1,7 +1,8 @@
 """The certificate of a login's key (CertificateFile or KEY-cert.pub), checked before it is offered.
 
-sshd rejects an expired one without a reason. A named one has to be valid. An invalid one that merely lies beside the
-key is not offered, since the key may be enough; if it is not, the refusal's remark mentions the certificate.
+sshd rejects an expired certificate without a reason. A certificate that is named has to be valid. An invalid one that
+merely lies beside the key is not offered, since the key may be enough; if the key is refused, the refusal mentions the
+certificate.
 """
 
 from __future__ import annotations
@@ -32,7 +33,10 @@ _FIDO_AUTHORITY = re.compile(rb"\0\0..\0\0\0.sk-(?:ssh-ed25519|ecdsa-sha2-nistp2
 
 
 class Found(NamedTuple):
-    """A certificate to offer in place of the key (kind and bytes), and its text; or in `remark` why there is none."""
+    """`certificate`: its kind and bytes, to be offered instead of the key; None if none is offered: `remark` says why.
+
+    `shown`: the certificate as text for a refusal.
+    """
 
     certificate: tuple[str, bytes] | None
     shown: str = ""

@@ -56,7 +56,7 @@ class Wire(Protocol):
         """The jump host whose loss has ended this connection; None if there is none."""
 
     def find_silent(self) -> str | None:
-        """Find the jump host that no longer answers. For use after a timeout, since it takes a second or two."""
+        """Find the jump host that no longer answers; None if all do. It takes a second or two: for after a timeout."""
 
 
 class SshSocket(socket.socket):

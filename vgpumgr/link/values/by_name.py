@@ -1,6 +1,6 @@
 """Facts ↔ values by field name. A fact is an object of the wire with a TypedDict's keys, a value a dataclass of core.
 
-A field has the value of the key of its name. A list becomes a tuple, and a fact within a fact becomes a value, too.
+A field gets the value of the key with its name. A list becomes a tuple, and a fact within a fact becomes a value, too.
 `declare` states what differs: a key of another name, or a field that is made of the whole fact.
 """
 
@@ -63,7 +63,7 @@ def _reader(hint: Any) -> Reader | None:
 
 
 def of_key(key: str, read: Reader) -> Reader:
-    """A function that makes a field of one key of the fact."""
+    """A function that makes a field's value from one key of the fact."""
     return lambda row: read(row[key])
 
 
@@ -91,7 +91,7 @@ def _writers(fact: Any) -> dict[str, Callable[[Any], Any]]:
 
 
 def _writer(hint: Any) -> Callable[[Any], Any]:
-    """The function that makes a key's value of a field."""
+    """The function that makes a key's value from a field's."""
     if typing.is_typeddict(hint):
         return lambda value: render(hint, value)
     match typing.get_origin(hint), typing.get_args(hint):

@@ -35,7 +35,7 @@ def render_names_query(*, wait_s: float) -> LibvirtQuery:
 
 
 def parse(host: HostName, fact: LibvirtFact) -> LibvirtDump | HostError:
-    """What was read. A part that was not requested is empty; `saved` is None then."""
+    """What was read, or the error if nothing could be read. A part that was not requested is empty, `saved` None."""
     failure = fact["failure"]
     if failure is not None:
         text = clean(failure["message"])

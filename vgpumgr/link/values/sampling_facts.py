@@ -80,7 +80,7 @@ class _Instance:
 
 
 def parse(host: HostName, facts: SampleReport) -> HostReading:
-    """Build the reading. Impossible vGPUs are left out, and reported: no host may fill the store with them."""
+    """Build the reading. More GPUs or vGPUs than can be are left out, and reported: no host may fill the store."""
     ledger = rows(facts["ledger"], parse_entry)
     gpus = facts["gpus"][:_MOST_GPUS]
     beyond = [row["pci"] for row in gpus if len(row["vgpus"] or ()) > _MOST_OF_GPU]
@@ -192,7 +192,7 @@ def _by_vm(row: VgpuReading) -> tuple[str, str, str]:
 def _unclear(
     rows: Iterable[_Instance], entry_by_number: Mapping[int, LedgerEntry], others: Iterable[LedgerEntry]
 ) -> set[VmUuid | None]:
-    """The VMs whose running vGPU could be any of several: it has no place and no entry, and some of `others` fit."""
+    """The VMs with a running vGPU that has neither place nor entry, and with one of the `others`, which it may be."""
     unplaced = {row.vm_uuid for row in rows if row.is_unplaced and row.number not in entry_by_number}
     return unplaced & {entry.vgpu.vm for entry in others}
 
@@ -204,7 +204,7 @@ def _type_of(entry: LedgerEntry, vgpu_types: Mapping[int, VgpuType]) -> VgpuType
 
 
 def _join(instances: Sequence[_Instance], entries: Sequence[LedgerEntry]) -> dict[int, LedgerEntry]:
-    """The ledger entry of each instance that has one. An instance of another VM on its device does not count."""
+    """The ledger entry of each instance that has one, by its number. An entry of another VM's does not count."""
     entry_by_number: dict[int, LedgerEntry] = {}
     for instance in instances:
         for entry in entries:

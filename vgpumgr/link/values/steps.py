@@ -19,7 +19,7 @@ _UNSAID = {"param": None, "replaces": None, "runs": False, "listed": False}
 
 
 def wire_step(step: steps.HostStep) -> AnyStep:
-    """Each key of the verb's shape is the step's field of that name, unless a case says otherwise."""
+    """The step in the shape of its verb. Each key has the step's field of its name, unless a case says otherwise."""
     if isinstance(step, steps.EnterVgpu):
         step = steps.CreateVgpu(host=step.host, vgpu=step.vgpu, expect=steps.SAME)
     shape: Callable[..., AnyStep] = SHAPES[step.verb]
