@@ -1,6 +1,6 @@
-"""A lab's certificates: an authority for hosts, for users, or for both, where the spec asks for them.
+"""A lab's certificate authorities: one for hosts, one for users, or both, as the spec asks.
 
-Then known_hosts has the first alone, and hosts let nobody in but with a certificate of the second.
+With the first, known_hosts has only that authority. With the second, hosts let in only keys that it has signed.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Authorities:
-    """The private keys of both; a lab has those that exist."""
+    """The paths of both authorities' private keys. A lab has an authority if its key exists."""
 
     hosts: Path
     users: Path
@@ -31,11 +31,11 @@ class Authorities:
         return self.users.exists()
 
     def sign_host(self, public: Path, *names: str) -> Path:
-        """KEY-cert.pub beside KEY.pub: a host of these names and addresses."""
+        """Write KEY-cert.pub beside KEY.pub, for a host of these names and addresses; return its path."""
         return _sign(self.hosts, public, names, "-h")
 
     def sign_user(self, public: Path, *users: str) -> Path:
-        """KEY-cert.pub beside KEY.pub: it may log in as these users."""
+        """Write KEY-cert.pub beside KEY.pub, for logins as these users; return its path."""
         return _sign(self.users, public, users)
 
 

@@ -66,7 +66,7 @@ class _Starting:
 def up(layout: Layout, spec: str, *, pace: float = 1.0, tell: Callable[[str], None] = lambda _: None) -> LabRecord:
     """Bring a lab up in a directory without one; returns when every host answers. On failure everything is taken down.
 
-    `pace`: see LabRecord.
+    `pace`: the factor by which the imitated driver's waits are multiplied.
     """
     requirements.check()
     fleet = load_spec(spec)

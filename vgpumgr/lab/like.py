@@ -1,6 +1,7 @@
-"""A simulated host as a report of `host certify` tells: GPUs, types, functions, vGPUs, and its driver's other answers.
+"""A simulated host like the one in a report of `host certify`: GPUs, types, functions, vGPUs, its driver's odd answers.
 
-What a report lacks is the lab's own of that board, if it has it. Keys are those of docs/schemas/certify-1.json.
+What a report lacks is taken from the lab's own board of that code, if the lab has one. Keys are those of
+docs/schemas/certify-1.json.
 """
 
 from __future__ import annotations
@@ -31,17 +32,17 @@ _NVML = {
     "scheduler-engines": ("DeviceGetVgpuSchedulerState_v2",),
     "running-uuid": ("VgpuInstanceGetMdevUUID",),
 }
-"""The calls of NVML whose code answers a belief."""
+"""Belief → the calls of NVML whose return code answers it."""
 _FAULTS = {("create", "EIO"): CREATE_EIO, ("vf-group", "none"): ill_host.IOMMU_OFF}
 
 
 def is_report(data: Any) -> bool:
-    """Whether this is what a report says of itself."""
+    """Whether the data says of itself that it is a report of `host certify`."""
     return isinstance(data, dict) and str(data.get("schema")).startswith(_REPORT)
 
 
 def host(fleet: str, name: str, report: Any, vms: tuple[VmSpec, ...], where: str) -> HostSpec:
-    """The host that a report tells of. Raises LabError, which says what it lacks; `where` is the report's file."""
+    """The host that a report describes. Raises LabError, which says what the report lacks. `where`: its file."""
     if not is_report(report):
         raise LabError(f"{where}: no report of host certify", hint="write one: --report FILE")
     try:
@@ -100,7 +101,10 @@ def _instances(pci: str, board: BoardSpec, mig: Mapping[str, Any]) -> Iterator[F
 
 
 def _board(fact: Mapping[str, Any], order: list[int]) -> BoardSpec:
-    """The board, with the report's types, first those of the driver's list. The rest is the lab's own, if it has it."""
+    """The GPU's board, with the report's types: first those of `order`, the ids in the driver's list.
+
+    The rest is that of the lab's own board of the same code, if there is one.
+    """
     names = [one["name"] for one in fact["types"] if read_type_name(one["name"])]
     code = board_code(names[0])
     own = boards.board(code, code) if code in boards.board_codes() else None
@@ -133,7 +137,7 @@ def _most(board: BoardSpec | None, size: int) -> int:
 
 
 def _type(fact: Mapping[str, Any], board: BoardSpec | None, region_mib: int) -> TypeSpec | None:
-    """A type; what the report lacks is as the lab knows it, else as the name says. None if nobody tells its size.
+    """A type. What the report lacks is as the lab knows it, else as the name says. None if the size stays unknown.
 
     Types of one size have the same maximum, whatever their series.
     """
@@ -165,7 +169,7 @@ def _vgpus(gpu: Mapping[str, Any]) -> Iterator[ForeignSpec]:
 
 
 def _faults(answer: Mapping[str, Any]) -> Iterator[str]:
-    """The lab's faults that let its driver answer as the report's did."""
+    """The lab's faults that let its driver answer as the driver in the report did."""
     belief = answer["belief"]
     for seen in answer["seen"]:
         code = seen.removeprefix("NVML ")

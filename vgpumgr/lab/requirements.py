@@ -79,14 +79,14 @@ def _missing_rights() -> list[str]:
 
 
 def _missing_layout() -> list[str]:
-    """A host's root is a copy-on-write view of the file system that holds /; it cannot see other file systems."""
+    """The folders that are not on the file system of /. A host's root is a copy-on-write view of that one alone."""
     root = Path("/").stat().st_dev
     mounts = [name for name in ("/usr", "/etc", "/var", "/var/lib") if Path(name).stat().st_dev != root]
     return [f"{name} on the same file system as /" for name in mounts]
 
 
 def _missing_modules() -> list[str]:
-    """Packages of the extra `lab`: libvirt and FUSE for Python, and NVIDIA's nvml.h."""
+    """The missing packages of the extra `lab`: libvirt and FUSE for Python, and NVIDIA's nvml.h."""
     missing = [package for module, package in MODULES.items() if not importlib.util.find_spec(module)]
     try:
         find_header()

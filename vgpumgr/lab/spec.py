@@ -51,10 +51,10 @@ class FabricSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostSpec:
-    """One simulated host. `scheduler_counts_idle`: as in HostState. `faults`: those that it has from the start.
+    """One simulated host. `scheduler_counts_idle`: whether a vGPU that no VM holds blocks a scheduler change, too.
 
-    `via`: the jump hosts on the way to it. `is_jump`: whether it is itself a jump host, a machine with an sshd and
-    nothing else.
+    `faults`: those that it has from the start. `via`: the jump hosts on the way to it. `is_jump`: whether it is itself
+    a jump host, a machine with an sshd and nothing else.
     """
 
     name: str

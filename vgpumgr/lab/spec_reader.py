@@ -14,10 +14,11 @@
         scheduler_counts_idle: false         # set a scheduler if no VM holds a vGPU; true (default): if none exists
         fabric: {switches: 4, manager: running, mode: 2}         # NVSwitches (0 on Blackwell) of all GPUs; manager:
                                              # running, stopped or absent (default); FABRIC_MODE (default: 0)
-        like: report.json                    # as a report of `host certify` tells, instead of all but vms and via
+        like: report.json                    # a report of `host certify` in place of all keys but vms and via
         via: jump01                          # or [jump01, jump02]: reached through these jump hosts
     jumps: [jump01]                          # machines with an sshd and nothing else
     declared: {kvm01: {vm01: {vgpu0: {profile: 4Q}}}}
+    certificates: [hosts, users]             # which of the two have certificates instead of keys
 
 Each mistake is a LabError that names the file and the place in it.
 """
@@ -115,7 +116,7 @@ def _data(file: Path, what: str, hint: str) -> Any:
 
 
 def _find_reports(data: Any, folder: Path) -> None:
-    """Let hosts that are like a report name it from anywhere: its path in the spec is from the spec's folder."""
+    """Complete the paths of reports (`like`), which a spec states relative to its own folder."""
     hosts = data.get("hosts") if isinstance(data, Mapping) else None
     for one in hosts.values() if isinstance(hosts, Mapping) else ():
         if isinstance(one, dict) and isinstance(one.get("like"), str):
@@ -305,7 +306,7 @@ def _framework(framework: Any, board: BoardSpec, stated: bool, where: str) -> st
 
 
 def _vfs(value: Any, board: BoardSpec, where: str) -> int:
-    """The number of VFs; fewer than the board has make a host faster to read."""
+    """The number of VFs. A host with fewer than its board can have is faster to read."""
     if not 1 <= _number(value, where) <= board.vfs:
         has = f"has {board.vfs}" if board.vfs else "has none"
         raise LabError(f"{where}: {value} of the VFs of {board.code}, which {has}", hint="write fewer, or leave it out")

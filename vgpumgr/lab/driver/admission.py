@@ -87,5 +87,5 @@ def creatable(gpu: Gpu) -> tuple[TypeSpec, ...]:
 
 
 def next_placement(gpu: Gpu, kind: TypeSpec) -> int | None:
-    """The placement id of the next vGPU: the first free one of its type; None if none are reported."""
+    """The placement id of the next vGPU: the first free one of its type; None if there is none."""
     return next(iter(places.free(gpu, kind)), None)

@@ -1,7 +1,7 @@
 """A driver that answers otherwise than vgpumgr believes: the faults `answers:BELIEF:VALUE`.
 
-BELIEF is one of `host certify`, VALUE the answer as its report has it: a text, or the name of an errno. So a lab can
-answer what a report saw (lab/like.py).
+BELIEF is a belief that `host certify` checks, VALUE the answer as a report has it: a text, or the name of an errno. So
+a lab can answer what a report saw (lab/like.py).
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ def fault(belief: str, value: str) -> str | None:
 
 
 def is_answer(name: str) -> bool:
-    """Whether it is such a fault."""
+    """Whether the name is that of such a fault."""
     return _FAULT.fullmatch(name) is not None
 
 
 def all_of(faults: Iterable[str], belief: str) -> list[str]:
-    """Every other answer to a belief, sorted; none if it answers as usual."""
+    """The answers to a belief that faults state, sorted; none if the driver answers as usual."""
     matches = filter(None, map(_FAULT.fullmatch, faults))
     return sorted(match[2] for match in matches if match[1] == belief)
 

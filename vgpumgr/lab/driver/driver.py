@@ -35,7 +35,7 @@ LATE_VFS = "late-vfs"  # after a reboot the VFs are off until enable_vfs() or cl
 UNBIND_LOCK = "unbind-lock"  # [:TIMES]; sriov-manage cannot obtain the unbindLock, as often as that
 NO_VFS = "no-vfs"  # sriov-manage says that all went well, and has done nothing
 
-PLUGIN_WAIT_S = 5.0  # how long a removal, a 0 or a VM's start waits for a plugin (525: 250 naps of 20 ms)
+PLUGIN_WAIT_S = 5.0  # how long a removal (also by type 0) or a VM's start waits for a plugin (525: 250 naps of 20 ms)
 
 _CARDS = uuid_module.UUID("4d5a1c9e-0000-4000-8000-000000000000")
 _UUID_LEN = 36
@@ -477,7 +477,7 @@ class Driver:
             self._note()
 
     def reload(self) -> None:
-        """Reload nvidia, run sriov-manage: no vGPU, instance or lost place remains. EBUSY while a VM holds one."""
+        """Reload nvidia, run sriov-manage: no vGPU, instance or lost place remains. EBUSY while a vGPU is held."""
         with self._changed:
             if any(vgpu.holder_uuid is not None or vgpu.plugin for gpu in self._state.gpus for vgpu in gpu.vgpus):
                 raise os_error(errno.EBUSY)
@@ -525,7 +525,7 @@ class Driver:
     # inside the lock
 
     def _exchange(self, gpu: Gpu) -> None:
-        """If the fault is set, exchange the card: another one in the slot has another UUID, all else is equal."""
+        """If the fault is set, exchange the card: the new one has another UUID, all else is equal."""
         fault = f"{CARD_EXCHANGED}:{gpu.pci}"
         if fault in self._state.faults:
             self._state.faults.remove(fault)

@@ -1,4 +1,4 @@
-"""Faults of a host's firmware and of who has its PCI functions. They are for GPUs that have no vGPUs."""
+"""Faults of a host's firmware, and of which driver has its PCI functions. They are for GPUs that have no vGPUs."""
 
 from __future__ import annotations
 

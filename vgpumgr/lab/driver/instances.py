@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def set_mode(gpu: Gpu, *, on: bool) -> None:
-    """NvmlDeviceSetMigMode. EBUSY while the GPU has VFs or a vGPU, as seen on hosts with MIG-backed vGPUs.
+    """What nvmlDeviceSetMigMode does. EBUSY while the GPU has VFs or a vGPU, as seen on hosts with MIG-backed vGPUs.
 
     Where the board needs a reset, only the pending mode changes. Elsewhere both modes change and the instances are gone
     (likely: the driver resets the GPU by itself there).
@@ -35,7 +35,7 @@ def set_mode(gpu: Gpu, *, on: bool) -> None:
 
 
 def create(gpu: Gpu, profile_id: int, start: int | None, *, serial: int) -> None:
-    """nvmlDeviceCreateGpuInstance, or …WithPlacement where there is a start.
+    """What nvmlDeviceCreateGpuInstance does; with a start, nvmlDeviceCreateGpuInstanceWithPlacement.
 
     EINVAL for a profile that the board does not have or a start that it does not allow, ENOSPC if there is no room.
     """
@@ -54,7 +54,7 @@ def create(gpu: Gpu, profile_id: int, start: int | None, *, serial: int) -> None
 
 
 def destroy(gpu: Gpu, serial: int) -> None:
-    """NvmlGpuInstanceDestroy. EINVAL for an instance that is gone; EBUSY while a compute instance or a vGPU is in it.
+    """What nvmlGpuInstanceDestroy does. EINVAL if the instance is gone; EBUSY while it has a compute instance or vGPU.
 
     A vGPU that no VM has counts, too (likely: the driver has reserved the instance for it).
     """
@@ -65,7 +65,7 @@ def destroy(gpu: Gpu, serial: int) -> None:
 
 
 def create_compute(gpu: Gpu, instance_serial: int, profile_id: int, *, serial: int) -> None:
-    """NvmlGpuInstanceCreateComputeInstance. EINVAL: no such instance; EOPNOTSUPP: no such profile; ENOSPC: no room."""
+    """What nvmlGpuInstanceCreateComputeInstance does. EINVAL: no instance; EOPNOTSUPP: no profile; ENOSPC: no room."""
     instance = _find(gpu, instance_serial)
     slices = next((count for count, number in mig.COMPUTE_PROFILES.items() if number == profile_id), None)
     if slices is None or slices > instance.profile.slices:
@@ -77,7 +77,7 @@ def create_compute(gpu: Gpu, instance_serial: int, profile_id: int, *, serial: i
 
 
 def destroy_compute(gpu: Gpu, serial: int) -> None:
-    """NvmlComputeInstanceDestroy. EINVAL for one that is gone, EBUSY while a VM has a vGPU in its GPU instance."""
+    """What nvmlComputeInstanceDestroy does. EINVAL if it is gone, EBUSY while a VM has a vGPU in its GPU instance."""
     _check_mode(gpu)
     for instance in gpu.instances:
         compute = next((one for one in instance.compute if one.serial == serial), None)

@@ -49,7 +49,7 @@ def newest_tick_us(now_us: int) -> int:
 
 
 def stretches(vgpu: Vgpu, newest_us: int) -> Iterator[tuple[int, int, Use]]:
-    """(from, to, use) of the buffer's contents at that newest tick, oldest first."""
+    """(from, to, use) of the buffer's contents at that newest tick, oldest first; times in us since the epoch."""
     oldest_us = newest_us - BUFFER_US
     for stretch, following in zip_longest(vgpu.had, vgpu.had[1:]):
         begin = max(stretch.since_us, oldest_us)

@@ -47,7 +47,7 @@ def free_starts(gpu: Gpu, profile: InstanceProfile) -> tuple[int, ...]:
 
 
 def _media_left(profiles: Sequence[InstanceProfile], profile: InstanceProfile) -> bool:
-    """nvml.h: an instance with all media engines prevents all profiles but those with none."""
+    """Whether the profile's media engines are free: an instance with all of them leaves none to others (nvml.h)."""
     takers = [one for one in profiles if not one.name.endswith(_NO_MEDIA)]
     if profile.name.endswith(_NO_MEDIA):
         return True
@@ -81,7 +81,7 @@ def new_id(gpu: Gpu, profile: InstanceProfile, start: int, *, flip: bool) -> int
     """
     leaf, leaves = _place(gpu, profile, start)
     low, width = 0, _leaves(gpu)
-    number = 0  # of the branch that holds it so far
+    number = 0  # the id of the branch that holds the instance, so far
     while width > leaves:
         width //= 2
         upper = leaf >= low + width
@@ -147,7 +147,10 @@ def on_instance(gpu: Gpu, instance: GpuInstance) -> list[Vgpu]:
 
 
 def room_in(gpu: Gpu, instance: GpuInstance, kind: TypeSpec) -> int:
-    """How many more such vGPUs the instance takes: none of another profile or beside another framebuffer size."""
+    """How many more vGPUs of that type the instance takes.
+
+    None if the type needs another profile, or if vGPUs of another framebuffer size are there.
+    """
     vgpus = on_instance(gpu, instance)
     if instance.profile.name != kind.profile or any(
         vgpu.type.framebuffer_mib != kind.framebuffer_mib for vgpu in vgpus

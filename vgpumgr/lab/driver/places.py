@@ -84,7 +84,7 @@ def _divide(
 
 
 def _valid(board: BoardSpec, kind: TypeSpec, place: int) -> bool:
-    """_kvgpumgrIsPlacementValid: a guest that has its whole GiB, because the host's reserve fits beside all of them."""
+    """_kvgpumgrIsPlacementValid: some ids are denied to 1 GiB types of which a GPU takes fewer than it has GiB."""
     whole = kind.framebuffer_mib == _MIB_OF_SLOT and kind.max_instances < _region(board)
     return not (whole and place in (_DENY_ADA_HOPPER if board.placements else _DENY_AMPERE))
 

@@ -21,7 +21,7 @@ MIN_FACTOR, MAX_FACTOR = 1, 60
 DEFAULT_FACTOR = 33
 _SECOND_NS = 1_000_000_000
 _MILLISECOND_NS = 1_000_000
-# Up to 8 vGPUs of a type per GPU, and more: (time slice, frequency).
+# For types of up to 8 vGPUs per GPU, and for denser ones: (time slice in ns, frequency in Hz).
 _DENSE_FROM = 9
 _SPARSE, _DENSE = (2_000_000, 480), (1_000_000, 960)
 
@@ -60,7 +60,7 @@ class Caps:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Order:
-    """What a caller of NVML asks for, unchanged. If `engine` is None, it is the v1 call, which concerns all engines.
+    """What a caller of NVML asks for, unchanged. `engine` is None in the v1 call, which concerns all engines.
 
     `arr` is one of NVML_VGPU_SCHEDULER_ARR_*. A number that is 0 asks for the driver's default.
     """

@@ -18,7 +18,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Upgrade:
-    """None: as before. `version`: the driver's. `framework`: of SR-IOV boards. `renumber`: types exchange ids."""
+    """What changes at a boot. `version`: the driver's; `framework`: that of SR-IOV boards; None: as before.
+
+    `renumber`: types exchange their ids.
+    """
 
     version: str | None = None
     framework: str | None = None
@@ -43,7 +46,7 @@ def read_upgrade(told: Mapping[str, str], state: HostState) -> Upgrade:
 
 
 def install(state: HostState, upgrade: Upgrade) -> None:
-    """The host has it from now on. To be called while it has no vGPUs."""
+    """Upgrade the host, which has no vGPUs at the moment."""
     state.driver_version = upgrade.version or state.driver_version
     for gpu in state.gpus:
         if upgrade.framework is not None and gpu.framework != MDEV_PF:

@@ -1,7 +1,7 @@
 """How VMs open and close vGPUs, as functions over one host's state; Driver calls them under its lock.
 
 A running VM has the vGPU open (`holder_*`), and so has its plugin, a process of nvidia-vgpu-mgr (`plugin`). When the VM
-stops, QEMU ends first, which can take about 30 s to close it, and then the plugin.
+stops, QEMU ends first (it can take about 30 s to close the vGPU), then the plugin.
 """
 
 from __future__ import annotations

@@ -3,13 +3,13 @@
 {"do": OP, …}                     → {"ok": {…}} or {"error": text, "hint": text | null, "details": […], "kind": text}
 
 op        fields                    ok
-status                              HostStatus as an object
+status                              the host's state (Supervisor._status)
 vms                                 {"vms": [names]}
 reboot    optional driver,          {}          returns when the host answers again; as vgpumgr.lab.driver.upgrade says
           framework, renumber
 start     vm                        {"devices": […]}; libvirt runs it with its vGPUs
-hold      vm, and optional unseen   {"pid": n or null, "devices": […]}; unseen: only the driver knows it, no process
-                                    has it open, as when a VM opens a device that is being written to
+hold      vm, and optional unseen   {"pid": n or null, "devices": […], "nodes": […]}; unseen: only the driver knows it,
+                                    no process has it open, as when a VM opens a device that is being written to
 load      vm, and optional device,  {"loads": [LoadRecord of each selected vGPU]}; fields not given are 0
           sm, memory, encoder,
           decoder, framebuffer

@@ -1,8 +1,8 @@
 """The supervisor process of one host: `python -m vgpumgr.lab.machine.host LAB SPEC NAME LIBRARY ANSWERS READY_FD`.
 
 vgpumgr.lab.fleet starts it in its own mount, UTS and IPC namespaces. It writes {"pid": …} to READY_FD at once, and
-{"port": …, "host_key": …} when the host answers; on failure it writes {"error": …, "hint": …, "details": […]} and ends.
-Then it serves the control socket until `shutdown`. Killing it ends the host (see machine.py).
+{"port": …, "host_key": …} when the host answers; then it serves the control socket until `shutdown`. On failure it
+writes {"error": …, "hint": …, "details": […]} and ends. Killing it ends the host (see machine.py).
 """
 
 from __future__ import annotations

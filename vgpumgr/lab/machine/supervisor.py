@@ -253,7 +253,7 @@ class Supervisor:
         return {"devices": list(vgpus)}
 
     def _vgpus(self, guest: holder.Guest) -> dict[str, tuple[Gpu, Vgpu]]:
-        """The vGPUs that its definition names, by device."""
+        """The vGPUs that the guest's definition names, by device. Raises LabError if one does not exist."""
         vgpus = {device: vgpu for device in guest.devices if (vgpu := self._driver.find(device)) is not None}
         lost = [device for device in guest.devices if device not in vgpus]
         if lost:

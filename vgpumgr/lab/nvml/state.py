@@ -20,7 +20,7 @@ sysfs, NVML and nvidia-smi show the same state; this is its form for the last tw
     end
 
 A `places` line has the placement ids of all types of that size and maximum: in each mode (`equal` from Ada on), and
-those that are free now in the GPU's own mode. None without mixed-size mode, in MIG mode or before R550.
+those that are free now in the GPU's own mode. There is none without mixed-size mode, in MIG mode or before R550.
 
 A GPU with MIG has a `profile` line per GPU instance profile; `left` is how many more instances of it there may be now.
 A compute instance names its GPU instance by its serial, which no other instance ever has; a vGPU names it by its id.
@@ -281,7 +281,7 @@ def _ids(ids: Iterable[int]) -> str:
 
 
 def _vgpu_line(index: int, gpu: Gpu, vgpu: Vgpu, *, boot_id: str, listed: bool) -> str:
-    """A vGPU's line. `listed`: it is told as one that runs, even if it does not."""
+    """A vGPU's line. `listed`: it is shown as running, even if it does not run."""
     # The driver's own UUID of a vGPU differs from the mdev's and is new with each creation.
     own = uuid.uuid5(uuid.NAMESPACE_OID, f"{gpu.uuid}:{boot_id}:{vgpu.instance}")
     return _line(
@@ -314,12 +314,12 @@ def _use_lines(vgpu: Vgpu, newest_us: int) -> Iterator[str]:
 
 
 def _percent(part: float) -> int:
-    """The nearest whole number, halves up, because NVML has only these; all vGPUs together never exceed the whole."""
+    """The nearest whole percent, halves up, at most 100: NVML has no others, and rounded parts may exceed the whole."""
     return min(100, int(part + 0.5))
 
 
 def _caps_line(index: int, branch: int, otherwise: Iterable[str]) -> str:
-    """The scheduler's ranges; `otherwise`: other ones, `63-960 Hz`, each in place of the one of its unit."""
+    """The line with the scheduler's ranges. `otherwise`: texts such as `63-960 Hz`, each for the range of its unit."""
     caps = scheduler.caps(branch)
     ranges = {
         "ns": (caps.min_time_slice_ns, caps.max_time_slice_ns),

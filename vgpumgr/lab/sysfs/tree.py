@@ -59,7 +59,7 @@ _EMPTY = (
 
 
 class WriteRecord(TypedDict):
-    """One attempted write: when it ended, its file, data and result (the errno's name, or None for success)."""
+    """One attempted write: its end (`t`, seconds since the epoch), file, data and errno's name (None: success)."""
 
     t: float
     path: str

@@ -142,7 +142,7 @@ def describe(kind: TypeSpec) -> str:
 
 
 def _described(kind: TypeSpec, faults: Collection[str]) -> str:
-    """The description; of another form if the driver answers otherwise: only those of its keys."""
+    """The type's description. If a fault states another answer to `description`, it has only the keys in that."""
     parts = {part.partition("=")[0]: part for part in describe(kind).split(", ")}
     keys = answers.of(faults, "description", " ".join(parts)).split()
     return ", ".join(parts.get(key, f"{key}=0") for key in keys)

@@ -103,7 +103,7 @@ GPU_CALL(nvmlDeviceGetUUID, (nvmlDevice_t device, char *uuid, unsigned int lengt
 
 GPU_CALL(nvmlDeviceGetIndex, (nvmlDevice_t device, unsigned int *index), device, lab_put_number(gpu->index, index))
 
-/* Every field of it but the ids. */
+/* All fields of *pci but the ids. */
 static nvmlReturn_t put_address(const char *text, nvmlPciInfo_t *pci)
 {
     struct address at;

@@ -207,7 +207,7 @@ nvmlReturn_t lab_request(const char *line);
 
 /*
  * Begin a call: takes the mutex and reads the state. lab_leave must follow, whatever the result.
- * _init needs no earlier nvmlInit; _types answers from the last reading; _device and _vgpu look their subject up too.
+ * _init needs no earlier nvmlInit; _type answers from the last reading; _device and _vgpu look their subject up too.
  */
 nvmlReturn_t lab_enter_init(const char *function);
 nvmlReturn_t lab_enter(const char *function, const struct lab_state **state);

@@ -19,7 +19,7 @@ static const unsigned int compute_slices[NVML_COMPUTE_INSTANCE_PROFILE_COUNT] = 
 GPU_CALL(nvmlDeviceGetMigMode, (nvmlDevice_t device, unsigned int *currentMode, unsigned int *pendingMode), device,
          lab_both(lab_put_number(gpu->mig, currentMode), lab_put_number(gpu->mig_pending, pendingMode)))
 
-/* One line to the driver, and the state after it. */
+/* Send one line to the driver, and read the state after it. */
 static nvmlReturn_t change(const char *line, const struct lab_state **state)
 {
     const nvmlReturn_t result = lab_request(line);
@@ -70,7 +70,7 @@ static const struct lab_profile *find_number(const struct lab_state *state, cons
     return NULL;
 }
 
-/* The lab has no engines: their counts are 0. */
+/* The lab has no media engines: their counts are 0. */
 #define PUT_PROFILE(to, profile)                                                                                      \
     do {                                                                                                              \
         (to)->id = (unsigned int)(profile)->id;                                                                       \
@@ -237,7 +237,7 @@ static nvmlReturn_t destroy(const struct lab_state *state, const struct lab_inst
 
 INSTANCE_CALL(nvmlGpuInstanceDestroy, (nvmlGpuInstance_t gpuInstance), gpuInstance, destroy(state, instance))
 
-/* The caller's room is the profile's maximum, as NVML wants it; it is not told how much there is. */
+/* NVML wants the caller to have room for the profile's maximum, and is not told how much room there is. */
 static nvmlReturn_t list_instances(const struct lab_state *state, const struct lab_gpu *gpu, unsigned int id,
                                    nvmlGpuInstance_t *handles, unsigned int *count)
 {

@@ -56,7 +56,7 @@ _COMPUTE_PROFILES = {"1": 0, "2": 1, "3": 2, "4": 3, "7": 4}  # slices → id
 def change_of(
     command: list[str], flags: set[str], values: Mapping[str, str]
 ) -> Callable[[State, list[Row]], list[str]] | None:
-    """What changes something, or None."""
+    """The function that makes the change that the command line requests; None if it requests none."""
     if not command and not flags and list(values) == ["-mig"]:
         return partial(set_mode, values["-mig"])
     if command != ["mig"]:
@@ -96,7 +96,7 @@ def set_mode(value: str, state: State, gpus: list[Row]) -> list[str]:
 
 
 def reset(state: State, gpus: list[Row]) -> list[str]:
-    """NVML has no such function; the name is only for the fault that makes it fail."""
+    """Reset each GPU. NVML has no such function: the name nvmlGpuReset is only for the fault that makes it fail."""
     lines: list[str] = []
     for gpu in gpus:
         code = state.failure("nvmlGpuReset", gpu) or request(f"reset pci={gpu['pci']}")
@@ -114,7 +114,7 @@ def reset(state: State, gpus: list[Row]) -> list[str]:
 
 
 def show_profiles(state: State, gpus: list[Row]) -> list[str]:
-    """R580 lists them with MIG off, too."""
+    """The GPU instance profiles of the GPUs in MIG mode. R580 lists them with MIG off, too."""
     candidates = [gpu for gpu in gpus if gpu.get("mig") == "1" or state.branch >= _FIRST_PROFILES_WITHOUT_MIG]
     rows = [(gpu, profile) for gpu in candidates for profile in state.profiles_of(gpu)]
     if not rows:
@@ -198,7 +198,10 @@ def show_computes(state: State, gpus: list[Row]) -> list[str]:
 
 
 def create(wanted: str, state: State, gpus: list[Row], *, with_compute: bool) -> list[str]:
-    """`wanted` has ids or names of profiles, each with an optional start. Instances made before a refusal stay."""
+    """Create the instances that `wanted` lists: ids or names of profiles, each with an optional start.
+
+    Instances made before a refusal stay.
+    """
     lines: list[str] = []
     for gpu in _in_mode(gpus):
         for word in wanted.split(","):
@@ -269,7 +272,7 @@ def _in_mode(gpus: list[Row]) -> list[Row]:
 
 
 def _ordered(state: State, gpu: Row) -> list[Row]:
-    """By profile, as in the real tool's lists, and by id."""
+    """The GPU's instances, by profile as in the real tool's lists, then by id."""
     order = [profile["id"] for profile in state.profiles_of(gpu)]
     return sorted(state.instances_of(gpu), key=lambda row: (order.index(row["profile"]), int(row["id"])))
 

@@ -16,7 +16,7 @@ _STATES = {"0": "Disabled", "1": "Enabled"}
 
 
 def set_mode(value: str, state: State, gpus: list[Row]) -> list[str]:
-    """Set it on each GPU; the first refusal ends the program with NVML's error number."""
+    """Set the mode on each GPU; the first refusal ends the program with NVML's error number."""
     if state.branch < _FIRST:
         raise SmiError(f"ERROR: Option {OPTION} is not recognized. Please run 'nvidia-smi -h'.", INVALID_ARGUMENT)
     if value not in _STATES:

@@ -119,7 +119,7 @@ _VIEWS: Mapping[str, Callable[[State, list[Row]], list[str]]] = {
 
 
 def parse(arguments: list[str]) -> Request:
-    """The views by their options; an option that is not simulated is refused as the real tool refuses unknown ones."""
+    """What the arguments request. An option that is not simulated is refused as the real tool refuses unknown ones."""
     rest = list(arguments)
     command = [rest.pop(0)] if rest[:1] in (["vgpu"], ["mig"]) else []
     if command and rest[:1] == [scheduling.COMMAND]:

@@ -1,4 +1,4 @@
-"""A change that is asked of the driver: one line, as vgpumgr.lab.nvml.request describes them."""
+"""How the simulated nvidia-smi has the driver change something: by one line (vgpumgr.lab.nvml.request)."""
 
 from __future__ import annotations
 

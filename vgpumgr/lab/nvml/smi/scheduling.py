@@ -49,7 +49,7 @@ def check_wish(values: Mapping[str, str]) -> None:
 
 
 def set_state(wish: Mapping[str, str], state: State, gpus: list[Row]) -> list[str]:
-    """Set it on each GPU; the first refusal ends the program."""
+    """Set the scheduler on each GPU; the first refusal ends the program."""
     _known_from(state, _FIRST_SET, COMMAND)
     if state.branch >= _FIRST_ALWAYS_ARR and "-a" in wish:
         raise SmiError("ERROR: Option -a is not recognized. Please run 'nvidia-smi -h'.", INVALID_ARGUMENT)

@@ -11,13 +11,13 @@ _FIRST_SIX = 550  # the branch from which -u has columns for the JPEG and the op
 
 
 def gpu_util(gpu: Row, engine: str, unit: str = "%") -> str:
-    """`engine` is sm or mem; N/A with MIG."""
+    """A GPU's use, with its unit; N/A with MIG. `engine` is sm or mem."""
     value = gpu.get("util_" + engine)
     return "N/A" if value is None else value + unit
 
 
 def vgpu_util(state: State, vgpu: Row, engine: str, unit: str = "%") -> str:
-    """`engine` is sm, mem, enc or dec; 0 if no VM runs with the vGPU, N/A for a MIG-backed one."""
+    """A vGPU's use, with its unit: 0 if no VM runs with it, N/A if it is MIG-backed. `engine`: sm, mem, enc or dec."""
     if "gpu_instance" in vgpu:
         return "N/A"
     own = [use for use in state.uses if use["instance"] == vgpu["instance"]]
