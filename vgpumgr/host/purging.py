@@ -1,4 +1,4 @@
-"""purge: remove the files that vgpumgr wrote on a host, once nothing there is its own any more."""
+"""purge: remove the files that vgpumgr wrote on a host, once the ledger there is empty."""
 
 import os
 import time

@@ -1,8 +1,8 @@
 """What the driver says about itself: its lines in the kernel's log, and those of its two daemons in the journal.
 
-The kernel's are records of /dev/kmsg (the kernel's Documentation/ABI/testing/dev-kmsg). Only a reader that was at its
-end before a write can tell the new ones from older ones. A host whose journal is missing or cannot be read gives fewer
-lines, never an error. VMs can influence these texts: they are shown, and never interpreted.
+The kernel's lines are records of /dev/kmsg (the kernel's Documentation/ABI/testing/dev-kmsg). Only a reader that was at
+the end of /dev/kmsg before a write can tell the new lines from older ones. A host whose journal is missing or cannot be
+read gives fewer lines, never an error. VMs can influence these texts: they are shown, and never interpreted.
 """
 
 import json

@@ -76,7 +76,7 @@ def find_mdev(root: Root, uuid: str) -> Optional[Mdev]:
 
 
 def mdevs_on(root: Root, pci: str) -> List[Mdev]:
-    """The mediated devices of one function, from the directories in its own. Raises OSError.
+    """The mediated devices of one function, from the directories in the function's. Raises OSError.
 
     A device that is being removed does not count, as in find_mdevs: it still has a directory, but has left the bus.
     """

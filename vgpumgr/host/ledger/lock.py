@@ -1,4 +1,4 @@
-"""One lock per host: a flock on a directory that always exists and that only root can open, so nothing must be created.
+"""One lock per host: a flock on a directory that always exists, so nothing is created, and that only root can open.
 
 It is shared for reading and exclusive for changing. The kernel releases it when the process ends, however it ends. The
 owner, too, is published without a file: it keeps a memfd open whose name identifies it, and /proc shows the name.

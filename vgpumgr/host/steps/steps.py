@@ -244,7 +244,7 @@ class VgpuSteps:
         self._at("deferred")
 
     def evacuate(self, step: Step, deadline_s: float) -> Optional[str]:
-        """Remove an idle vGPU briefly: its entry stays `made`, so its place is reserved."""
+        """Remove an idle vGPU briefly: its entry stays `made`, so nothing else gets its place."""
         ledger = self._open(step)
         entry = check_ours(ledger, step)
         if entry["state"] != MADE:

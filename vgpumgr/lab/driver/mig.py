@@ -35,7 +35,7 @@ def profile_of(gpu: Gpu, profile_id: int) -> InstanceProfile | None:
 
 
 def free_starts(gpu: Gpu, profile: InstanceProfile) -> tuple[int, ...]:
-    """Where one more instance of this profile would overlap no other; none if the GPU has all that it takes."""
+    """Where one more instance of this profile would overlap no other; none if the GPU has its maximum of them."""
     profiles = [instance.profile for instance in gpu.instances]
     if sum(one.id == profile.id for one in profiles) >= profile.maximum or not _media_left(profiles, profile):
         return ()
@@ -72,7 +72,7 @@ def usual_start(gpu: Gpu, profile: InstanceProfile) -> int | None:
 
 
 def new_id(gpu: Gpu, profile: InstanceProfile, start: int, *, flip: bool) -> int:
-    """The id of a new instance there.
+    """The id of a new instance of this profile at `start`.
 
     Known (the driver's table of ids): 0 is the whole GPU, 1 and 2 its halves, 3 to 6 its quarters, 7 to 14 its eighths,
     as a tree: 7 lies in 3, 3 in 1. Which branch is which half differs between GPUs (a public host has a 3g at 4:4 with
@@ -149,7 +149,7 @@ def on_instance(gpu: Gpu, instance: GpuInstance) -> list[Vgpu]:
 def room_in(gpu: Gpu, instance: GpuInstance, kind: TypeSpec) -> int:
     """How many more vGPUs of that type the instance takes.
 
-    None if the type needs another profile, or if vGPUs of another framebuffer size are there.
+    It takes 0 if the type needs another profile, or if vGPUs of another framebuffer size are there.
     """
     vgpus = on_instance(gpu, instance)
     if instance.profile.name != kind.profile or any(

@@ -2,8 +2,8 @@
 
 Ids, starts and widths are those of public output: A100, H100 and A30 (the MIG user guide, and many hosts), RTX PRO 6000
 (hosts with 580). Other boards with seven slices have the same ones and names of their own (MIG user guide).
-Memory is that of public output on A100, A30 and RTX PRO 6000 (there as on a vGPU host); elsewhere the nominal size less
-256 MiB (chosen). The number of SMs of an instance is its slices times a board's usual number (chosen).
+Memory is that of public output on A100, A30 and RTX PRO 6000 (a vGPU host's); elsewhere the nominal size less 256 MiB
+(chosen). The number of SMs of an instance is its slices times a board's usual number (chosen).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """QEMU's capabilities, as one host's libvirtd learned them, kept for the hosts that come after.
 
-To learn them libvirtd starts QEMU, which is a third of a host's start. It writes them to a file, with the times of
-QEMU's program and of its own library, and starts QEMU again where one of them has changed (tried with libvirt 9.0).
+To learn them libvirtd starts QEMU, which takes a third of a host's start. It writes them to a file, with the times of
+QEMU's program and of its own library, and starts QEMU again if one of these times has changed (tried with libvirt 9.0).
 """
 
 from __future__ import annotations

@@ -49,7 +49,7 @@ def prepared(document: str) -> str:
     """A VM's definition as `lab start` gives it to libvirt: with this emulator, and with a limit of locked memory.
 
     By itself libvirt sets that limit to the VM's memory and 1 GiB, and a container may lack CAP_SYS_RESOURCE for that.
-    So the definition has one that this machine allows.
+    So the definition has a limit that this machine allows.
     """
     domain = ET.fromstring(document)
     emulator = domain.find("./devices/emulator")

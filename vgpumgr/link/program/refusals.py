@@ -181,7 +181,7 @@ def _rare(host: HostName, kind: str, text: str, path: str, errno_name: str) -> V
 
 
 def foreign(host: HostName, what: str) -> ProgramFailed:
-    """The error for an answer that this version of the host program never gives, although the greeting named that."""
+    """The error for an answer that the host program of the greeted version never gives: something answers for it."""
     return ProgramFailed(
         host,
         what,

@@ -1,7 +1,7 @@
 """The host program's session: typed requests, one at a time, each with a deadline; and the lease on the host's lock.
 
-The host program holds the lock, and it alone changes the host: when it ends, the lock is free, and no change of its
-continues. A thread pings while nothing else is sent, so that a slow controller keeps the lock.
+The host program holds the lock, and it alone changes the host: when it ends, the lock is free, and none of its changes
+goes on. A thread pings while nothing else is sent, so that a slow controller keeps the lock.
 """
 
 from __future__ import annotations

@@ -85,7 +85,7 @@ _CAUSES: Final = (
 
 
 def failure(endpoint: Endpoint, instead: Instead) -> HostError | None:
-    """The error for a login that ended or printed too much before the greeting. None: it was the program that ended."""
+    """The error for a login that ended or printed too much before the greeting; None if our program ended."""
     refusal: HostError | None = dispatched.failure(endpoint, instead.said)
     if refusal is None and endpoint.become:
         refusal = become.failure(endpoint, instead.status, instead.said, is_forced=instead.forced_by is not None)

@@ -112,7 +112,7 @@ class RemoteCommand:
             return bytes(self._stderr).decode(errors="replace").strip()
 
     def exit_status(self, timeout_s: float) -> int | None:
-        """Its exit status. None if none came in that time, or will ever come (killed by a signal, connection lost)."""
+        """The exit status. None if none came in that time, or will ever come (killed by a signal, connection lost)."""
         if not self._channel.status_event.wait(timeout_s):
             return None
         return None if self._channel.exit_status == -1 else int(self._channel.exit_status)

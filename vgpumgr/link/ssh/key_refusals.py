@@ -24,5 +24,5 @@ def known_lines(keys: tuple[KnownKey, ...]) -> tuple[str, ...]:
 
 
 def nor(endpoint: Endpoint, verb: str) -> str:
-    """The end of a sentence about the user's known_hosts: `, nor VERB FILE` about the site's; empty if it has none."""
+    """The end of a sentence about the user's known_hosts: `, nor VERB FILE` about the site's; empty without it."""
     return f", nor {verb} {endpoint.site_known_hosts}" if Path(endpoint.site_known_hosts).is_file() else ""
