@@ -85,7 +85,7 @@ _COMMANDS: dict[str, dict[str, tuple[str, str, str]]] = {
 }
 
 
-_WHERE = ("--on", "--host", "--hosts", "--limit")  # options of other tools and commands for what is an argument here
+_WHERE = ("--on", "--host", "--hosts", "--limit")  # other tools and commands name hosts by these; some of ours do not
 _NAMED = {"hosts", "host", "chosen"}
 _EXTRA = re.compile(r"unexpected extra arguments? \(([^\s)]+)")
 _PROFILE = re.compile(r"(?:[A-Z0-9]+-)?\d+[ABCQ]")  # a guess at what was meant; core/driver/profiles.py reads them
@@ -324,7 +324,7 @@ def _bug(context: click.Context | None, argv: list[str], error: Exception) -> in
 
 
 def _settings(context: click.Context | None, argv: list[str]) -> Settings:
-    """The settings as far as they were parsed. For an earlier error, it matters only whether json was requested."""
+    """The settings as far as they were parsed. `-o json` and `--log-format json` count even if they were not."""
     settings = settings_of(context) if context else Settings()
     words = " ".join(argv)
     if settings.output == "table" and any(

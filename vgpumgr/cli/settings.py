@@ -6,12 +6,12 @@ from dataclasses import dataclass
 
 COMPLETE = "_VGPUMGR_COMPLETE"  # set by a shell that asks for completions
 FORMATS = ("table", "wide", "json", "yaml", "jsonl", "csv", "name")
-NAGIOS = "nagios"  # of doctor alone
+NAGIOS = "nagios"  # a format of `doctor` alone
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """`inventory`: a later one is merged into those before it; empty: search the usual places.
+    """`inventory`: directories, each merged into those before it. Empty: search the usual places.
 
     `group` None: the environment's or the inventory's. `timeout`: seconds; None: each stage has its own limit.
     `columns` and `sorted_by`: the values of --columns and --sort.

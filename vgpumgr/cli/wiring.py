@@ -39,20 +39,20 @@ def collect_seldom() -> None:
     """Make the garbage collector ignore existing objects, and run less often than by Python's default.
 
     Inventory, views and plans have no cycles, and most stay to the end: with 10,000 hosts each collection takes 0.4 s,
-    and more hosts cause more collections. Connections do have cycles.
+    and more hosts cause more collections. Connections do have cycles, so the collector is not switched off.
     """
     gc.freeze()
     gc.set_threshold(10_000)
 
 
 def _shows_status(settings: Settings) -> bool:
-    """Whether a person is watching, and nothing but `output` prints: with -v the log does, too."""
+    """Whether a person is watching, and nothing prints but `output`. With -v the log prints, too."""
     plain = settings.for_people and settings.log_format == "text" and not settings.quiet and not settings.verbose
     return plain and status_line.is_possible()
 
 
 def _tell_done(settings: Settings, change: Done) -> None:
-    """Print a line for a finished change. Only if neither the status line nor -v shows progress."""
+    """Print a line for a finished change. It is used if neither the status line nor -v shows progress."""
     steps = f"{change.steps.done} of {change.steps.planned} steps"
     output.progress(settings, f"{change.host}: {change.subject} done ({steps})", host=change.host)
 

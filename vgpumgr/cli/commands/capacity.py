@@ -95,7 +95,7 @@ def capacity(
 
 
 def _sets(texts: Sequence[str], others: Iterable[object]) -> list[list[Profile]]:
-    """The sets of --catalogue. Raises UsageError if there is none, or if another question is asked, and BadName."""
+    """The profiles of each --catalogue. Raises BadName; UsageError without --catalogue, or with another question."""
     from vgpumgr import errors
     from vgpumgr.core.driver.profiles import parse_profile
 

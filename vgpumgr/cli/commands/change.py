@@ -147,7 +147,7 @@ def attach(
 
 
 def _undo(result: ChangeResult[Plan], slot: str, count: int, on: str | None) -> str | None:
-    """The command that removes just what was attached; None if none can, because the VM had more before."""
+    """The detach command for just the new vGPUs. None if several are new and the VM already had others."""
     from vgpumgr.core.commands import command
 
     plan, all_of_it = result.planned.plan, len(result.rows)
@@ -238,7 +238,7 @@ def detach(
 
 
 def _guard_wait(*others: str) -> None:
-    """Raises UsageError if --wait comes with one of these options, which a wait does not keep."""
+    """Raises UsageError if --wait comes with one of these options: the later attach would not know it."""
     for name in filter(is_given, others):
         raise errors.UsageError(
             f"--wait and --{name.replace('_', '-')} cannot be combined",

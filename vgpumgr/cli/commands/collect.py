@@ -130,7 +130,7 @@ def _once(settings: Settings, sampler: Sampler, store: Samples, retention: Reten
 
 
 class _Listener:
-    """Prints a warning when something fails and a line when it is back."""
+    """Prints a warning when a host or the store fails, and a line when it works again."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings

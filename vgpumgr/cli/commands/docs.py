@@ -75,7 +75,7 @@ def title(markdown: str) -> str:
 
 
 def _page(pages: dict[str, str], topic: str) -> tuple[str, str]:
-    """The page of that name; `docs/exit-codes.md` names one, too. Raises UnknownName."""
+    """The name and text of a page. `docs/exit-codes.md` means the page `exit-codes`, too. Raises UnknownName."""
     from vgpumgr import errors, names
 
     name = topic.removeprefix("docs/").removesuffix(".md")

@@ -61,7 +61,7 @@ def doctor(settings: Settings, *, hosts: tuple[str, ...], own: bool) -> int:
 
 
 def _plugin(settings: Settings, hosts: tuple[str, ...], *, own: bool) -> int:
-    """Print the line of a monitoring plugin; its exit status."""
+    """Print the line of a monitoring plugin (Nagios). Returns the plugin's exit status."""
     from vgpumgr.core.doctor import nagios
 
     try:
@@ -77,7 +77,7 @@ def _plugin(settings: Settings, hosts: tuple[str, ...], *, own: bool) -> int:
 def _examine(
     settings: Settings, hosts: tuple[str, ...], *, own: bool
 ) -> tuple[Fleet[tuple[Illness, ...]] | None, tuple[Illness, ...]]:
-    """What was read, None with --self; and all illnesses, the worst first."""
+    """Return what was read of the hosts (None with --self), and all illnesses, the worst first."""
     from vgpumgr.cli.wiring import build_context
     from vgpumgr.controller import doctor as controller
     from vgpumgr.controller import environment, own_machine

@@ -126,7 +126,7 @@ def rules(_settings: Settings) -> int:
 
 
 def _families(max_age: float | None) -> tuple[Family, ...]:
-    """What the store holds now. Raises StoreError."""
+    """The metrics of what the store holds now. Raises StoreError."""
     from vgpumgr.controller import environment
     from vgpumgr.core.usage import metrics, readings
     from vgpumgr.store import place
@@ -151,7 +151,7 @@ def _socket_path() -> Path:
 
 
 def _once(settings: Settings) -> Callable[[errors.VgpumgrError], None]:
-    """Reports an error when it first occurs, and does not repeat it for every scrape within the hour."""
+    """A function that prints an error. It prints the same one again only after an hour, or after another error."""
     told: dict[str, float] = {}
 
     def tell(error: errors.VgpumgrError) -> None:

@@ -23,12 +23,12 @@ if TYPE_CHECKING:
     from vgpumgr.store.journal import Journal
     from vgpumgr.store.journal_entry import JournalEntry, Question
 
-_ALL = 1_000_000  # runs; the journal keeps fewer
+_ALL = 1_000_000  # runs; no journal is expected to have more
 _UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 
 
 class _Since(click.ParamType[datetime.datetime]):
-    """What --since takes: `7d`, `12h`, `30m`, or a date with or without a time. Without an offset, it is local time."""
+    """What --since takes: `7d`, `12h`, `30m`, or a date, also with a time. A date without an offset is local time."""
 
     name = "since"
 

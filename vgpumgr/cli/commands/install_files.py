@@ -31,7 +31,7 @@ _TOLD = {
 
 
 def install(settings: Settings, texts: Mapping[Path, str], *, write: bool, then: str) -> int:
-    """Print the files, report what would change, or write them; exit 3 with --check if anything would."""
+    """Print the files, report what would change, or write them. The exit code is 3 if --check finds a change."""
     files = [install_files.look(path, text) for path, text in texts.items()]
     if not (write or settings.check):
         if settings.for_people:
@@ -62,7 +62,7 @@ def _tell(settings: Settings, files: Sequence[InstallFile], diffs: Sequence[Inst
 
 
 def remove(settings: Settings, paths: Sequence[Path]) -> int:
-    """Remove the files at these paths that are ours; exit 3 with --check if there are any."""
+    """Remove the files at these paths that are ours. The exit code is 3 if --check finds any."""
     files = [install_files.look(path, None) for path in paths]
     ours = [file for file in files if file.state in (FileState.OURS, FileState.EDITED)]
     units = [file.path.name for file in ours if file.links]

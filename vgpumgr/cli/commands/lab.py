@@ -247,7 +247,7 @@ def fault(layout: Layout, host: str, name: str) -> None:
 
 
 def _ask_of_vm(layout: Layout, vm: str, op: str, **fields: str) -> tuple[str, dict[str, Any]]:
-    """The host that has the VM, and its answer."""
+    """Ask the host that has the VM. Returns the host's name and answer."""
     from vgpumgr.lab import fleet
 
     host = fleet.find_vm_host(layout, vm).name

@@ -240,7 +240,7 @@ def _profile_rows(view: HostView, *, fits: bool) -> list[dict[str, object]]:
 
 
 def _not_profiles(texts: Iterable[str], hosts: Container[str]) -> None:
-    """Raises UsageError for a profile in place of a host; its hint names the command for profiles."""
+    """Raises UsageError if a text is no host but a profile. The hint names the command for profiles."""
     from vgpumgr.core.driver import profiles
     from vgpumgr.errors import BadName
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 CRON_DIR = "/etc/cron.d"
 UNIT_DIR = "/etc/systemd/system"
-# The files of each job; of several, the last one is what systemd is to enable.
+# The files of each job. Of a job of systemd, the last one is the unit to enable.
 _FILES = {
     "cron": ("vgpumgr",),
     "timer": ("vgpumgr-reconcile.service", "vgpumgr-reconcile.timer"),
@@ -166,10 +166,7 @@ def _unit(template: str, words: Sequence[str], confined: Confined, **values: obj
 
 
 def _confined(settings: Settings, user: str) -> Confined:
-    """What that user's unit may write: the folder of the store.
-
-    `here`: whether this machine is one of the hosts that the inventory names now.
-    """
+    """What that user's unit may write: the store's folder. `here`: the inventory names this machine as a host."""
     from vgpumgr.controller import environment
     from vgpumgr.core.reconcile.nightly import Confined
     from vgpumgr.store.place import VARIABLE
@@ -282,9 +279,9 @@ def _finish(settings: Settings, job: str, texts: Sequence[str], folder: Path | N
 
 
 def _next(job: str, folder: Path | None) -> str:
-    """The remark that says what makes cron or systemd run the files that were written.
+    """The remark on how to make cron or systemd run the written files.
 
-    If the user named the directory, cron and systemd may know nothing of it.
+    Neither may know the directory, if the user named one.
     """
     if job == "cron":
         return f"next: put it into {CRON_DIR}, where cron reads it" if folder else "cron reads it within a minute"

@@ -35,7 +35,7 @@ def carry_out(
     *,
     nothing: str | None = None,
 ) -> int:
-    """Make a change, and print the result. `question`: with {} for the GPUs. `nothing`: what is said without a task."""
+    """Make a change and print the result. `question` has {} for `3 GPUs`. `nothing` is printed if there is no task."""
     from vgpumgr.cli.text import fleet_text
     from vgpumgr.cli.wiring import build_context
 

@@ -201,7 +201,7 @@ def _run(
     record: Kind | None,
     command: str | None = None,
 ) -> int:
-    """Plan or reconcile. `command`: the one that carries out what is only planned here."""
+    """Plan or reconcile, and print the result. `command`: the command that carries out what is only planned here."""
     from vgpumgr.cli.text import fleet_text  # not at the top, for --help: it imports the plans
     from vgpumgr.cli.wiring import build_context
     from vgpumgr.controller import reconcile as use_case
@@ -231,7 +231,7 @@ def _run(
 
 
 def _findings(result: FleetResult, *, quiet: bool) -> Iterator[Finding]:
-    """The findings for people. With `quiet`, those are left out that would be the same every night."""
+    """The findings for people. `quiet` leaves out the kinds of findings that are the same every night."""
     from vgpumgr.core.model.view import STANDING
 
     # An error says itself that its vGPU is gone, and why.

@@ -37,7 +37,7 @@ def attach(
     out: str | None,
     plan_file: str | None,
 ) -> int:
-    """Attach the wish to every VM, or to each slot what the file says. `each`: every request's other options."""
+    """Attach a vGPU to every VM by one wish, or to each slot by the file. `each`: every request's other options."""
     asks = each.replace is Replace.ALWAYS or each.live
     if file is None:
         wish, conditions = wishes.read("attach", asked)
@@ -107,7 +107,7 @@ def _run(
     plan_file: str | None,
     context: Context | None = None,
 ) -> int:
-    """Serve the VMs. `words_again`: the words by which a command names them again; None: there are none."""
+    """Serve the VMs. `words_again`: the arguments with which detach would name the same VMs; None: it cannot."""
     plan_files.guard_out(settings, out)
     lines = bound(fleet_text.lines, diff=settings.diff)
     sentences, plan = bound(several_text.question, verb), plan_files.read(plan_file)
@@ -159,7 +159,7 @@ def _findings(result: RequestsResult) -> list[Finding]:
 
 
 def _undo(result: RequestsResult, words_again: Sequence[str]) -> str | None:
-    """The command that frees just what was made; None if none can, because a VM had something there, or has more."""
+    """The detach command for just the new vGPUs. None if there is none, or if a slot may have had a vGPU before."""
     first = result.slots[0].request
     only = _only_these(result.slots, first.count)
     if any(slot.outcome != Outcome.DONE or _had_something(slot.request) for slot in result.slots):
@@ -181,6 +181,6 @@ def _had_something(request: SlotRequest) -> bool:
 
 
 def _only_these(slots: Sequence[SlotResult], count: int) -> bool:
-    """Whether no VM has more than what it just got."""
+    """Whether each VM has no more vGPUs than the `count` that it just got."""
     claims = [slot.after.claims for slot in slots if slot.after is not None]
     return all(one is None or len(one.claims) <= count for one in claims)

@@ -75,7 +75,7 @@ def top(settings: Settings, *, chosen: tuple[str, ...], every: float, sort: str,
         def rounds() -> Sequence[Round]:
             readings, unknown = _of_choice(context.inventory, sampler.round(), choice)
             if unknown and all(one.failure is None for one in readings):
-                raise unknown[0]  # the display ends, and it is printed below
+                raise unknown[0]  # it ends the display, and is printed below
             return readings
 
         manual = tuple(click.get_current_context().get_help().splitlines())
@@ -93,7 +93,7 @@ def top(settings: Settings, *, chosen: tuple[str, ...], every: float, sort: str,
 
 
 def _past() -> Past | None:
-    """The past from the stored samples; None if the store cannot be read, which only `usage` reports."""
+    """The last day, from the stored samples. None if the store cannot be read; only `usage` reports that."""
     from vgpumgr.controller import environment
     from vgpumgr.controller import usage as use_case
     from vgpumgr.store import place

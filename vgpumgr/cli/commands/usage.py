@@ -167,7 +167,7 @@ def _one(chosen: Sequence[str], on: str | None) -> str | None:
 
 
 def _window(since: float | None, idle: float | None) -> float:
-    """How far back, in seconds."""
+    """How far the report goes back, in seconds. Raises UsageError."""
     from vgpumgr.core.usage import histogram
 
     if since is not None and idle is not None:

@@ -56,7 +56,7 @@ def consent_to(
     kept: KeptPlan | None = None,
     given: bool = False,
 ) -> Consent[Shown]:
-    """The consent for any plan. `sentences`: the question, and the error without a terminal; None: no question."""
+    """The consent for any plan. `sentences` makes the question, and the error without a terminal; None: do not ask."""
 
     def show(plan: Shown) -> None:
         if settings.for_people:

@@ -1,4 +1,4 @@
-"""The names that TAB offers, from the inventory's files, journal, samples and catalogue, never from a host.
+"""The names that TAB offers. They come from the inventory, the journal, the samples and the catalogue, not from hosts.
 
 Each function has the signature of click's shell_complete. A source that cannot be read offers nothing: an error must
 not appear in the middle of the line that is being typed.
@@ -46,13 +46,13 @@ def hosts(context: click.Context, parameter: click.Parameter, incomplete: str) -
 
 
 def vms_and_hosts(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
-    """The VMs, the hosts and the groups; within a pattern, as in `hosts`."""
+    """The VMs, hosts and groups; within a pattern, what can follow the last comma, colon, `!` or `&`."""
     return _in_pattern(_everything, context, parameter, incomplete)
 
 
 @_offering
 def host(context: click.Context) -> Iterable[str]:
-    """The inventory's hosts, where only one can be given."""
+    """The inventory's hosts, for an argument that takes only one."""
     return _inventory(context).hosts
 
 
@@ -83,7 +83,7 @@ def slots(context: click.Context) -> Iterable[str]:
 
 @_offering
 def gpus(context: click.Context) -> Iterable[str]:
-    """The GPUs that the inventory names or `collect` has seen; only those of the VM's host, if that is known."""
+    """The GPUs that the inventory names or `collect` has seen, on --on's hosts, else the VM's host, else all hosts."""
     samples = {one.last.host: one for one in _sampled()}
     for host in _hosts_asked(context):
         yield from (gpu.gpu_id for gpu in host.gpus)
@@ -141,7 +141,7 @@ def mig_boards(_context: click.Context) -> Iterable[str]:
 
 
 def mig_profiles(context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
-    """The MIG profiles of the board on the line. One can be repeated: a board takes several of most profiles."""
+    """The MIG profiles of the board on the line, even those already typed: a board takes several of most profiles."""
     from vgpumgr import resources
     from vgpumgr.core.driver import catalogue, known_types, mig
     from vgpumgr.errors import VgpumgrError
@@ -255,7 +255,7 @@ def _boards(context: click.Context, rows: Iterable[CatalogueType]) -> set[str]:
 
 
 def _hosts_asked(context: click.Context) -> Iterator[HostDeclaration]:
-    """The hosts of --on, or the one that declares the VM; every host if the line has neither."""
+    """The hosts of --on, else the host that declares the VM, else every host."""
     inventory = _inventory(context)
     on, vm = context.params.get("on"), _vm(context)
     if on:
@@ -266,7 +266,7 @@ def _hosts_asked(context: click.Context) -> Iterator[HostDeclaration]:
 
 
 def _vm(context: click.Context) -> str | None:
-    """The VM on the line, if any. Click leaves arguments unparsed while the option before the cursor has no value."""
+    """The only VM on the line. Click leaves arguments unparsed while the option before the cursor has no value."""
     if "vms" in context.params:
         words = context.params["vms"] or context.args
         return words[0] if len(words) == 1 else None

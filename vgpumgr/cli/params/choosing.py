@@ -51,7 +51,7 @@ def _read_files(context: click.Context, _parameter: click.Parameter, value: tupl
 
 
 def read_lists(context: click.Context, _parameter: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...]:
-    """As _read_files, for arguments that are VMs. Their names may contain @, so only a leading @ means a file."""
+    """VMs, with a file's patterns in place of `@FILE`. A VM's name may contain @, so only a leading @ means a file."""
     if context.resilient_parsing:
         return value
     return tuple(part for text in value for part in (expanded((text,)) if text.startswith("@") else (text,)))

@@ -35,7 +35,7 @@ def options(command: Command) -> Command:
 
 
 def guard(on: str | None, gpu_id: str | None, board: str | None) -> tuple[str, str]:
-    """The hosts, and the GPU (empty with `board`). Raises BadName; UsageError without `on` and exactly one other."""
+    """The hosts, and the GPU (empty with `board`). Raises BadName; UsageError unless `on` and one other are given."""
     from vgpumgr.errors import UsageError
 
     if on is None:

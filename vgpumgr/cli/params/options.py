@@ -88,7 +88,7 @@ def common_options(command: Command, *, formats: Sequence[str] = FORMATS) -> Com
 
 
 def root_options(command: Command, *, formats: Sequence[str] = FORMATS) -> Command:
-    """The same options on a group, which only remembers them for the command that follows."""
+    """Add the common options to a group. The group only remembers them for the command that follows."""
 
     @functools.wraps(command)
     def wrapped(*args: Any, **kwargs: Any) -> Any:
@@ -102,7 +102,7 @@ def root_options(command: Command, *, formats: Sequence[str] = FORMATS) -> Comma
 
 
 def settings_of(context: click.Context) -> Settings:
-    """The settings collected so far. If an option was given twice, the one nearer to the command wins."""
+    """The settings collected so far. Of an option before and after a command's name, the later one counts."""
     return Settings(**context.find_root().meta.get("vgpumgr.settings", {}))
 
 

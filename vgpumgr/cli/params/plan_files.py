@@ -35,7 +35,7 @@ def guard_out(settings: Settings, out: str | None) -> None:
 
 
 def write(out: str, document: Mapping[str, object], *, option: str = "--out") -> None:
-    """Save a plan's document, or that of another `option`. Raises UsageError if FILE cannot be written."""
+    """Save a document in the file `out`. Raises UsageError, which names `option`, if the file cannot be written."""
     try:
         Path(out).write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
     except OSError as error:
@@ -45,7 +45,7 @@ def write(out: str, document: Mapping[str, object], *, option: str = "--out") ->
 
 
 def read(path: str | None) -> KeptPlan | None:
-    """The plan in FILE. Raises UsageError if there is none."""
+    """The plan in the file; None without a path. Raises UsageError if the file has no plan."""
     if path is None:
         return None
     from vgpumgr.core.slot.kept import KeptPlan

@@ -22,7 +22,7 @@ _WITH_HEADER = ("table", "wide", "csv")
 
 
 def options(*views: View, sort: bool = True) -> Callable[[Command], Command]:
-    """Add them to a command that prints one of these views. Use it above `common_options`, which collects them."""
+    """Add the options to a command that prints one of these views. Use it above `common_options`: that collects all."""
     spellings = list(dict.fromkeys(name for view in views for name in view.spellings))
 
     def offered(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:  # noqa: ARG001 -- click's signature

@@ -11,7 +11,7 @@ _UNITS = {"": 0, "K": 10, "M": 20, "G": 30}
 
 
 class Bytes(click.ParamType[int]):
-    """A number of bytes: 2G, 3.9G, 512M or 21474836481. A part of a byte is rounded to the nearest one."""
+    """A number of bytes: 2G, 3.9G, 512M or 21474836481. A fraction is rounded to the nearest byte."""
 
     name = "SIZE"
 

@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 
 
 def is_plain(text: str) -> bool:
-    """Whether it can only be one name. Then the store is asked for it directly, without reading the inventory."""
+    """Whether the text can only be one name. The store is asked for such a name without reading the inventory."""
     return set(text).isdisjoint(",:*?[!&~ ")
 
 
 def known(settings: Settings, vms: Iterable[str], hosts: Iterable[str]) -> tuple[set[str], Roster]:
-    """These VMs and hosts with those of the inventory; only these if it is missing or has problems."""
+    """These VMs and hosts, and the inventory's; only these if the inventory is missing or has problems."""
     from vgpumgr.controller import environment
     from vgpumgr.core.inventory.patterns import Roster
 

@@ -71,7 +71,7 @@ def options(command: Command) -> Command:
 
 
 def spelt(key: str) -> str:
-    """The option that a key of `read` comes from."""
+    """The option for a key: `--gpu-memory` for `gpu_memory`."""
     return f"--{key.replace('_', '-')}"
 
 
@@ -85,7 +85,7 @@ def read(
 
 
 def guard_profile_as_vm(vms: Sequence[str]) -> None:
-    """Raises UsageError if an argument after the first looks like a profile. For commands without a wish."""
+    """Raises UsageError if an argument after the first looks like a profile. Called if no wish was given."""
     from vgpumgr.core.driver import profiles
     from vgpumgr.errors import BadName, UsageError
 

@@ -89,7 +89,7 @@ def _moment(value: str) -> datetime.datetime | None:
 
 
 def or_else(read: Read, key: str) -> Read:
-    """`read`, but with the value of another key if there is none."""
+    """`read`, but it gets the value of `key` if its own value is None."""
 
     def either(value: Any, row: Row) -> str | None:
         return read(row.get(key) if value is None else value, row)

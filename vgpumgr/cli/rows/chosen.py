@@ -17,7 +17,7 @@ Thing = TypeVar("Thing")
 
 
 def columns(view: View, text: str) -> tuple[Column, ...]:
-    """`vm,gpu`: these columns in this order. Raises UsageError."""
+    """The columns that the text names (`vm,gpu`), in its order. Raises UsageError."""
     return tuple(view.column(_key("--columns", part, view.spellings)) for part in text.split(","))
 
 
@@ -58,7 +58,7 @@ def in_order(rows: Sequence[Thing], keys: Iterable[tuple[Callable[[Thing], objec
 
 
 def _comparable(value: object) -> tuple[float, object]:
-    """A sort key: a number as it is, text in its natural order. A column has only one of both."""
+    """A sort key: a number as it is, text in its natural order. No column has both numbers and texts."""
     from vgpumgr.names import natural_order
 
     return (float(value), ()) if isinstance(value, int | float) else (0.0, natural_order(str(value)))

@@ -75,7 +75,7 @@ MODE = View(
 
 
 def _seen_or_set(key: str, show: Read) -> Read:
-    """The driver's value; else, with a question mark, the one that was set; a dash if the policy or GPU has none."""
+    """A reader of the driver's value, else of the value that was set, with `?`. A dash: the policy or GPU has none."""
 
     def read(value: Any, row: Row) -> str | None:
         if value is not None:

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 def print_rows(
     settings: Settings, view: View, document: Row, rows: Sequence[Row] | None = None, *, none: str | None = None
 ) -> tuple[Column, ...]:
-    """Print the document as json or yaml, or its rows. `rows` replaces the rows that the view finds in it.
+    """Print the document as json or yaml, or its rows. `rows` replaces the rows that the view finds in the document.
 
-    `none`: printed for people if there are no rows; by default the head is. Returns a printed table's columns.
+    `none`: the text for people if there are no rows; None: the table's head. Returns a printed table's columns.
     """
     if settings.output in ("json", "yaml"):
         if settings.sorted_by is not None:
@@ -59,7 +59,7 @@ def _write_rows(settings: Settings, view: View, columns: Sequence[Column], rows:
 
 
 def shown_columns(settings: Settings, view: View) -> tuple[Column, ...]:
-    """Those that --columns names; else the table's, or all."""
+    """The columns that --columns names. Without it, the table's columns for -o table, all for other formats."""
     if settings.columns is not None:
         return chosen.columns(view, settings.columns)
     return view.table if settings.output == "table" else view.columns

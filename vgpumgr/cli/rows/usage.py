@@ -80,7 +80,7 @@ IDLE = replace(
         for one in USAGE.columns
     ),
 )
-"""The same for --idle, where a line over time would be flat."""
+"""USAGE for --idle: with OFF SINCE in place of the line over time, which would be flat."""
 
 OWNERS = View(
     path=("owners",),

@@ -77,4 +77,4 @@ SHOW = View(
     gives_way=("holder", "requested_at", "vf", "host"),
 )
 CHANGE = View(path=("result", "vgpus"), columns=_COLUMNS, names=("vm",))
-"""One VM's vGPUs after a change; of several VMs, their rows are put together by the command."""
+"""One VM's vGPUs after a change. A command about several VMs puts their rows together."""

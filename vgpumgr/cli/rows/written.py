@@ -33,8 +33,8 @@ def csv_text(columns: Sequence[Column], rows: Iterable[Row], *, header: bool = T
 def csv_field(value: Any) -> str:
     """A csv field: empty for null; a list of texts with blanks between; any other list or object as JSON.
 
-    Text that a spreadsheet would take for a formula gets an apostrophe, which it hides. A wish, `--profile 4Q`, gets
-    none: without brackets, `|` or `!` it can call nothing.
+    Text that a spreadsheet would take for a formula gets an apostrophe, which the spreadsheet hides. A wish such as
+    `--profile 4Q` gets none: without brackets, `|` or `!` it can call nothing.
     """
     if value is None:
         return ""

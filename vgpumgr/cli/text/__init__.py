@@ -1,1 +1,1 @@
-"""Plans, fleets, schedulers and usage as lines of text. Of these only output.py prints."""
+"""Plans, fleets, schedulers and usage as lines of text. output.py prints them."""

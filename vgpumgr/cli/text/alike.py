@@ -23,7 +23,7 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Alike:
-    """Several texts as one. `message` has … where they differ; `lines` names them, and has what else they share."""
+    """Several texts as one. `message` has … where they differ; `lines` has their hosts or VMs, then shared details."""
 
     message: str
     lines: tuple[str, ...]
@@ -51,7 +51,10 @@ class Failed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Said(Generic[_T]):
-    """A text about a host or a VM. Every second one of `pieces` may differ. `kind` None: it is like no other."""
+    """A text about a host or a VM, cut into `pieces`. Texts of one `kind` are alike if only every second piece differs.
+
+    `one`: the error, task or finding. `kind` None: this text is alike with no other.
+    """
 
     one: _T
     kind: object
@@ -75,7 +78,7 @@ def _of_host(error: VgpumgrError) -> _Said[VgpumgrError]:
 
 
 def of_tasks(failed: Iterable[Failed]) -> list[Failed | Alike]:
-    """As `grouped`, for the errors of VMs' slots. No details are lost: errors are alike only if theirs are equal."""
+    """The tasks. Alike errors of VMs' slots become one, at the place of the first, if their details are equal."""
     return _together(
         _Said(
             one=one,
@@ -91,7 +94,7 @@ def of_tasks(failed: Iterable[Failed]) -> list[Failed | Alike]:
 
 
 def findings(found: Iterable[Finding]) -> list[Finding | Alike]:
-    """As `grouped`, for findings. One with a command that names its host or VM stays alone, to be copied."""
+    """The findings. Alike ones become one, unless they have a command with their host or VM, which is to be copied."""
     return _together(
         _Said(
             one=one,
@@ -118,7 +121,7 @@ def within(error: VgpumgrError) -> tuple[Sequence[str], str | None]:
 
 
 def _by_reason(details: Iterable[str]) -> list[str]:
-    """The lines, grouped by reason if each is about one GPU. Their values, such as the GPU's address, may differ."""
+    """The lines. Lines about one GPU each that differ only in values, such as its address, are told once."""
     kinds: dict[tuple[bool, *tuple[str, ...]], list[tuple[str, str, list[str]]]] = {}
     for line in details:
         pci = next(iter(values(line)), None)
@@ -159,7 +162,7 @@ def _names_its_own(finding: Finding) -> bool:
 
 
 def _common(texts: Iterable[Sequence[str]]) -> str:
-    """The text that they have in common, with … where they differ."""
+    """The text that these texts (each in pieces) have in common, with … where they differ."""
     return "".join(pieces[0] if len(set(pieces)) == 1 else _ELSE for pieces in zip(*texts, strict=True))
 
 

@@ -87,7 +87,7 @@ def closed(one: ClosedGpu) -> str:
 
 
 def below(found: Overview, *, of_gpus: bool) -> Iterator[str]:
-    """The GPUs that are closed, and how much of the free room is stranded. `of_gpus`: say so even if none is."""
+    """The GPUs that are closed, and how much free room is stranded. `of_gpus`: say so even if nothing is stranded."""
     yield from map(closed, found.closed)
     gpus = counted(len(found.stranded), "GPU")
     stranded = [one.stranded_mib for one in found.stranded if one.stranded_mib]
@@ -99,7 +99,7 @@ def below(found: Overview, *, of_gpus: bool) -> Iterator[str]:
 
 
 def below_sets(mix: Mix, weeks: int, found: Sequence[Score]) -> Iterator[str]:
-    """Whose requests these are, and the profiles of any set that no GPU takes."""
+    """Where the counted requests come from, and which profiles of the sets no GPU takes."""
     lately = f"attached in the last {counted(weeks, 'week')}"
     if mix.source == "journal":
         yield f"requests: as {lately} ({sum(mix.requests.values())})"

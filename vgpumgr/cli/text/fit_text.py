@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def lines(packed: Packed) -> Iterator[str]:
-    """Each GPU with its vGPUs; at the end, if all fit, that they do."""
+    """A line for each GPU with its vGPUs. If all vGPUs fit, a last line says so."""
     for gpu in packed.gpus:
         yield f"{gpu.board} {gpu.number}, {_content(gpu)}"
     if not packed.missing:

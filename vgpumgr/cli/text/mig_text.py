@@ -33,7 +33,7 @@ class State(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drawn:
-    """An instance as it is drawn: the profile, and who has it, if anyone."""
+    """An instance as it is drawn. `start`, `size`: in memory slices. `label`: the profile. `who`: its VMs, if any."""
 
     start: int
     size: int

@@ -1,4 +1,4 @@
-"""The one place that prints: documents, lines and blocks; findings, progress and errors. cli/rows/ prints rows.
+"""Prints documents, lines and blocks, findings, progress and errors. cli/rows/ prints rows through it.
 
 Data goes to stdout, all else to stderr. A host's text loses its control characters, and never begins a line.
 """
@@ -42,7 +42,7 @@ def echo(text: str = "") -> None:
 
 
 def _prose(text: str, stream: TextIO | None) -> list[str]:
-    """Foreign text made safe, and wrapped to the terminal's width if the stream is one."""
+    """Foreign text made safe, and wrapped to the terminal's width if the stream is a terminal."""
     return [part for line in folded(text).split("\n") for part in sentence(line, width(stream))]
 
 
@@ -76,9 +76,9 @@ def write_lines(found: Iterable[str]) -> None:
 
 
 def write_long(settings: Settings, found: Iterable[str]) -> None:
-    """As write_lines, but with a pager if the terminal is too low: `less -FIRX`, or that of VGPUMGR_PAGER or PAGER.
+    """Print lines of a table. If the terminal is too low, a pager shows them: VGPUMGR_PAGER, PAGER or `less -FIRX`.
 
-    Only if stdin and stdout are terminals, and without -o. An empty VGPUMGR_PAGER switches the pager off.
+    There is no pager with -o, or unless stdin and stdout are terminals. An empty VGPUMGR_PAGER switches it off.
     """
     text = [*found]
     pager = os.environ.get("VGPUMGR_PAGER", os.environ.get("PAGER", "less"))
@@ -108,13 +108,13 @@ def _print(text: str, *, error: bool = False, nl: bool = True) -> None:
 
 
 def progress(settings: Settings, text: str, *, host: str | None = None) -> None:
-    """Print one line on stderr, but not with -q, nor if stderr is reserved for one JSON object."""
+    """Print one line on stderr, but not with -q, nor with a format for programs."""
     if not settings.quiet and settings.for_people:
         _tell(settings, "info", "\n".join(_prose(text, sys.stderr)), text, host=host)
 
 
 def print_warning(settings: Settings, text: str, *, host: str | None = None) -> None:
-    """Print one line on stderr, even with -q, but not if stderr is reserved for one JSON object."""
+    """Print one line on stderr, even with -q, but not with a format for programs."""
     if settings.for_people:
         _tell(settings, "warning", _labelled(settings, "warning", "yellow", text), text, host=host)
 
@@ -220,7 +220,7 @@ _ALL_KNOWN = "the details name each host and the error; `unreached` on stdout is
 def print_errors(
     settings: Settings, errors: Sequence[VgpumgrError], *, what: str = _UNREAD, hint: str = _ALL_KNOWN
 ) -> int:
-    """Print each error for people; for scripts always one object, with a detail for each error if there are several.
+    """Print each error; with -o json, yaml or jsonl only one object, with a detail for each error if there are several.
 
     `what` and `hint` are for that object: `what` follows the number of errors. Returns the exit code.
     """
@@ -236,7 +236,7 @@ def print_errors(
 def end(
     settings: Settings, fleet: Fleet[View], findings: Iterable[Finding] = (), more: Sequence[VgpumgrError] = ()
 ) -> int:
-    """Print on stderr, after the rows, findings, `more` errors and one for each unread host. Returns the exit code."""
+    """Print findings, the errors `more`, and an error for each unread host, after the rows. Returns the exit code."""
     print_findings(settings, findings)
     return print_errors(settings, [*more, *(error for _, error in fleet.errors)])
 
@@ -279,7 +279,7 @@ def coloured(text: str, colour: str) -> str:
 
 
 def none_on(what: str, hosts: Sequence[str]) -> str:
-    """Printed instead of an empty table of these hosts. Empty if no host was read, since nothing is known."""
+    """The text in place of an empty table of these hosts. Empty if no host was read, since nothing is known."""
     return f"{what} on {hosts[0] if len(hosts) == 1 else f'{len(hosts)} hosts'}" if hosts else ""
 
 

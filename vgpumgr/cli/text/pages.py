@@ -17,7 +17,7 @@ _LESS = "FRX"
 
 
 def show(markdown: str, *, width: int | None, colored: bool) -> None:
-    """Draw it as wide as the terminal is, within what is easy to read, and page it."""
+    """Draw the page as wide as the terminal, but within 40 and 110 columns, and show it in the pager."""
     columns = min(max(width or _USUAL, _NARROWEST), _WIDEST)
     buffer = io.StringIO()
     console = Console(

@@ -29,7 +29,7 @@ _LEAST = 3  # lines of a plot
 
 
 def findings(key: Key, rounds: Iterable[Round]) -> list[str]:
-    """Why this vGPU's host was not read, or what is unknown about its GPU."""
+    """Why this vGPU's host was not read, or what is unknown about the host and the GPU."""
     texts = []
     for one in rounds:
         if one.host != key[0]:
@@ -50,7 +50,7 @@ def lines(
     of_share: bool,
     findings: Sequence[str] = (),
 ) -> list[Line]:
-    """The screen's lines. `row` None: it is gone, or its host was not read. `of_share`: the scale of SM's plot."""
+    """The screen's lines. `row` None: no such vGPU was read. `of_share`: plot SM in percent of the vGPU's share."""
     moments = history.of(key)
     facts = _facts(row) if row is not None else [("", ("not there now: not read, or detached",))]
     facts += _last_day(key, setting)
@@ -127,7 +127,7 @@ def _facts(row: Row) -> list[tuple[str, tuple[str, ...]]]:
 
 
 def _held(holder: Holder | None) -> tuple[str, ...]:
-    """The process that has it open, and since when by the host's clock."""
+    """The process that has the vGPU open, and since when, by the host's clock."""
     if holder is None:
         return ()
     since = "" if holder.since_us is None else _day(holder.since_us)

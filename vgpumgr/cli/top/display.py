@@ -63,7 +63,7 @@ class _Suspended:
 
 @dataclass(frozen=True, slots=True)
 class _Ending:
-    """A signal that ends the program. `handler` is the one from before `top`; it raises the exception that ends it."""
+    """A signal that ends the program. `handler`: the one from before `top`, which raises the exception to end with."""
 
     number: int
     handler: Callable[[int, FrameType | None], object]
@@ -176,7 +176,7 @@ class _Loop:
 
     @contextmanager
     def _keys(self) -> Iterator[None]:
-        """Keys, if stdin is a terminal."""
+        """Turn pressed keys into events, if stdin is a terminal."""
         if not output.is_terminal(sys.stdin):
             yield
             return

@@ -25,7 +25,7 @@ KEYS = (
 BACK = (Part("Esc back"), Part("e scale", 1), Part("h all keys"))
 _OTHER_KEY = "any other key closes"
 ORDER, TIME = 3, 2
-"""The ranks of the order, which is marked on its column as well, and of the time."""
+"""The ranks of the part about the order, which the table's head shows as well, and of the time."""
 
 
 def scrolling(first: int, last: int, count: int) -> tuple[Part, ...]:

@@ -53,6 +53,7 @@ class Frame:
     """One screen: lines, then `foot` as the terminal's last line. `at`: the selected row's vGPU.
 
     `page`: how many rows of VMs, or lines of a help, fit on the screen. `count`: how many there are in all.
+    `shown`: the rows of VMs that are on the screen.
     """
 
     lines: tuple[Line, ...]
@@ -256,7 +257,7 @@ def _vms(window: Sequence[Row], selected: int, view: View, history: History, set
 
 
 def _heads(view: View, setting: Setting) -> list[Head]:
-    """The heads. The one of the column that the rows are sorted by has a mark."""
+    """The heads. A mark on one of them shows the column that sorts the rows, and the direction."""
     down = (view.sort in table.BY_NAME) == view.reverse
     mark = (" v" if down else " ^") if setting.ascii_only else (" ▼" if down else " ▲")
     return [

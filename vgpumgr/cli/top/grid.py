@@ -66,7 +66,7 @@ def lines(
 
 
 def fitting(widths: Sequence[int], width: int, *, always: int) -> int:
-    """How many columns fit."""
+    """How many columns fit, counted from the left; at least `always`."""
     count = len(widths)
     while count > always and sum(widths[:count]) + GAP * (count - 1) > width:
         count -= 1

@@ -45,7 +45,7 @@ class History:
         self._readings = 0
 
     def add(self, rounds: Iterable[Round]) -> None:
-        """Add one reading of all hosts. What it lacks is unknown there; what has only unknown values is forgotten."""
+        """Add one reading of all hosts. What the reading lacks gets an unknown value; what has no other is forgotten."""
         rounds = tuple(rounds)
         uses = {key_of(row): _of_vgpu(row) for row in live.rows(rounds)}
         for one in rounds:
@@ -60,7 +60,7 @@ class History:
         self._rings = {key: ring for key, ring in self._rings.items() if any(use != NOTHING for use in ring)}
 
     def of(self, key: Key) -> Sequence[Seen]:
-        """The values of all kept readings, the newest last; empty if nothing is known of it."""
+        """The values of a vGPU or GPU at all kept readings, the newest last; empty if none is known."""
         return tuple(self._rings.get(key, ()))
 
 

@@ -16,7 +16,7 @@ ATTACH = "`vgpumgr attach VM --profile 4Q` makes one"
 
 
 def told(rounds: Sequence[Round], rows: Sequence[Row], *, pattern: str = "", chosen: bool = False) -> list[str]:
-    """The sentences to show; none if no host was read. `rows`: those before `pattern` filtered them.
+    """The sentences to show; none if no host was read. `rows`: all rows, before `pattern` filters them.
 
     `chosen`: the user named VMs.
     """

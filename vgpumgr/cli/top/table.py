@@ -22,7 +22,7 @@ class Total:
     """The totals of one host.
 
     `error`: why it was not read, None if it was. `silent`: why its reading is incomplete. `sm`: the mean over its GPUs,
-    in percent; bytes and numbers are sums. `others` counts GPUs that NVIDIA's driver lacks (passed through).
+    in percent; bytes and numbers are sums. `others`: GPUs that NVIDIA's driver does not have (passed through).
     """
 
     host: HostName
@@ -43,7 +43,7 @@ def totals(rounds: Iterable[Round]) -> list[Total]:
 
 def _total(one: Round) -> Total:
     every: Sequence[GpuReading] = one.reading.gpus if one.reading else ()
-    # Left out: GPUs on which certainly nothing runs, but of which NVML reports nothing else (passed through).
+    # GPUs of which NVML reports only that nothing runs are passed through, and left out here.
     gpus = [gpu for gpu in every if not gpu.reported or gpu.framebuffer_size_bytes is not None]
     sm = _sum([gpu.sm for gpu in gpus])
     return Total(
