@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def adopt(context: Context, host: str, task: Adopt, consent: Consent[Planned[AdoptPlan]]) -> ChangeResult[AdoptPlan]:
-    """Enter existing vGPUs of the host of that name. Raises RequestError, RefusedPlan, HostError or ApplyError."""
+    """Enter existing vGPUs into that host's ledger. Raises RequestError, RefusedPlan, HostError or ApplyError."""
     changed = change_host(context, host, task, consent, AdoptPlan, asks=False, name=host)
     slots = {(spec.vm, spec.slot) for spec in changed.planned.plan.adopted}
     return replace(changed, rows=tuple(row for row in listing.rows(changed.view) if (row.vm_uuid, row.slot) in slots))

@@ -48,7 +48,7 @@ def attach(context: Context, request: SlotRequest, consent: Consent[Planned[Plan
 def detach(context: Context, request: SlotRequest, consent: Consent[Planned[Plan]]) -> ChangeResult[Plan]:
     """Free one slot, or all, even if the VM is gone.
 
-    If there is none, nothing changes. Raises the same errors as attach.
+    If the VM has no such slot, nothing changes. Raises the same errors as attach.
     """
     ahead = _ahead(consent, f"detach {request.vm}", asks=True)
     found = find_vm(context, request.vm, request.on, or_gone=True, opened=_import_engine_meanwhile, ahead=ahead)

@@ -153,7 +153,10 @@ class _OneGpu:
         self._answers: list[Answer] = []
 
     def carry_out(self) -> list[Answer]:
-        """Raises RefusedPlan if the GPU is no longer empty, HostError. What it made is removed in any case."""
+        """Returns the answers. vGPUs made here are removed, also after an error, if the host and the driver allow it.
+
+        Raises RefusedPlan if the GPU is no longer empty, HostError.
+        """
         captured, gpu = self._look()
         why = probes.why_not_empty(captured.snapshot, gpu)
         if why is not None:
@@ -201,10 +204,10 @@ class _OneGpu:
                 self._remove(vgpu)
 
     def _ask(self, belief: str, vgpu: VgpuSpec, call: Callable[[VgpuSpec], object], *, word: str = _ACCEPTED) -> bool:
-        """Note what the driver answered: `word`, or its refusal with its own words. Returns whether it accepted.
+        """Make the call and note the answer: `word`, or the driver's refusal in its words. Returns whether it accepted.
 
-        Another `word`: the driver should accept, and the time is noted. Raises every other error; with another `word`
-        also the refusal of our own guards, which else is noted as no answer.
+        If `word` is not the default, the driver should accept: then the time is noted, too, and a refusal by our own
+        guards is raised. With the default, such a refusal is noted as no answer. Raises every other error.
         """
         seen: str | None = word
         evidence, began = "", time.monotonic()

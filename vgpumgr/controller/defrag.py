@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 _MOST_ASKED: Final = 8
-"""Of how many hosts a refusal says what would help."""
+"""A refusal says of at most this many hosts what would help."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +46,7 @@ class DefragOptions:
 
 
 def defrag(context: Context, options: DefragOptions, consent: Consent[FleetPlan]) -> tuple[Found, FleetResult]:
-    """Make room by moving vGPUs of shut-off VMs. If that is not enough, nothing is changed, and the guard says so.
+    """Make room by moving vGPUs of shut-off VMs. If that is not enough, nothing changes: the result's guard says why.
 
     Raises UnknownHost, UnknownProfile, Declined, UsageError, PlanOutdated or PolicyFailed.
     """

@@ -88,7 +88,7 @@ def raise_file_limit() -> None:
 
 
 def load_inventory(named: Sequence[str] = (), group: str | None = None, *, asks: bool = True) -> Inventory:
-    """Find and load the inventory. If there are several, a later one wins.
+    """Load the inventories of these paths, of which a later one wins; without paths, the one in the usual places.
 
     `group`: whose hosts are hypervisors; None: as the environment or the files say. `asks`: Ansible may be asked, which
     can take a minute. Raises InventoryError with all problems at once, and UnknownName for a group that does not exist.

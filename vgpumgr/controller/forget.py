@@ -1,4 +1,4 @@
-"""forget: delete what this controller stores about a VM or host that is gone. Refused while it has anything of ours."""
+"""forget: delete what this controller stores about a gone VM or host. Refused while that has anything of ours."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ if TYPE_CHECKING:
 
 
 def forget(context: Context, store: Path, name: str, consent: Consent[ForgetPlan]) -> ForgetResult:
-    """Forget a host, if that is a host's name, else a VM, by name or UUID.
+    """Forget the host of that name, else the VM of that name or UUID.
 
-    Raises RefusedPlan if it still has something of ours or is still declared, the error of a host that could not be
-    read, Declined, or StoreError.
+    Raises RefusedPlan if the host or VM is declared or still has something of ours, VmNotSeen if a host could not be
+    read, UsageError, Declined, or StoreError.
     """
     _guard_whole(context)
     samples = place.samples_beside(store)

@@ -36,7 +36,7 @@ def show_modes(context: Context, hosts: Sequence[str] = ()) -> Fleet[ModeHost]:
 
 
 def show_schedulers(context: Context, hosts: Sequence[str] = ()) -> Fleet[SchedulerHost]:
-    """Read the hosts' schedulers in the same way as show_modes. Raises UnknownHost."""
+    """Read the schedulers of hosts (all if none is named), without libvirt. Raises UnknownHost."""
 
     def rows(declared: HostDeclaration, facts: HostSnapshot) -> SchedulerHost:
         found, findings = schedulers.rows(facts, declared.of_gpus)
@@ -63,7 +63,7 @@ def set_mode(context: Context, host: str, task: SetGpuMode, consent: Consent[Pla
 def set_scheduler(
     context: Context, host: str, task: SetGpuScheduler, consent: Consent[Planned[SchedulerPlan]]
 ) -> SchedulerResult:
-    """Set the scheduler policy of one GPU of the host of that name. Raises the same errors as set_mode."""
+    """Set the scheduler of one GPU of that host. Raises RequestError, RefusedPlan, HostError or ApplyError."""
     declared, gpu, done = _set(context, host, task, consent, SchedulerPlan)
     row = schedulers.row_of(done.view.snapshot, gpu, declared.of_gpus)
     return SchedulerResult(planned=done.planned, outcome=done.outcome, findings=done.findings, row=row)
@@ -84,7 +84,7 @@ def _set(
 
 
 def about_declaration(declared: HostDeclaration, gpu: Gpu, task: SetGpuMode | SetGpuScheduler) -> tuple[Finding, ...]:
-    """A finding if the setting will not last: reconcile restores what is declared; other modes may end at boot."""
+    """A finding if the setting will not last: reconcile restores a declared one; an undeclared mode may end at boot."""
     found = settings.deciding(gpu, declared.of_gpus, "mode" if isinstance(task, SetGpuMode) else "scheduler")
     text: str | None = None
     if found is not None:

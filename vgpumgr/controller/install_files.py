@@ -55,7 +55,7 @@ class InstallFile:
 
     @property
     def links(self) -> tuple[Path, ...]:
-        """The links that `systemctl enable` makes for the unit."""
+        """The existing links of those that `systemctl enable` makes for the unit."""
         links = (self.path.parent / f"{target}.wants" / self.path.name for target in _WANTED_BY)
         return tuple(link for link in links if link.is_symlink())
 

@@ -28,7 +28,7 @@ def look(context: Context, hosts: Sequence[str]) -> Fleet[HostInstallation]:
 def install(
     context: Context, hosts: Sequence[str], *, pinned: bool, restore: bool = False, check: bool
 ) -> Fleet[HostInstallation]:
-    """Install this version where it is not, or is damaged. Raises UnknownHost.
+    """Install this version on hosts where it is missing, damaged, or pinned otherwise. Raises UnknownHost.
 
     `restore`: also install what restores vGPUs after a boot. That is installed, too, where the inventory says so, or
     where it was installed before.

@@ -48,7 +48,7 @@ def examine(load_inventory: Callable[[], Inventory]) -> tuple[Illness, ...]:
 
 
 def _unknown(endpoints: Iterable[Endpoint]) -> dict[str, int]:
-    """The known_hosts files that are missing where a host has no other, and how many hosts name each."""
+    """The missing known_hosts files of hosts that have no other one, each with the number of these hosts."""
     return Counter(
         one.known_hosts
         for one in endpoints
@@ -59,7 +59,7 @@ def _unknown(endpoints: Iterable[Endpoint]) -> dict[str, int]:
 
 
 def _why_not(folder: Path) -> str | None:
-    """Why nothing can be written there; a folder that does not exist yet is made with the first entry."""
+    """Why nothing can be written in the folder; None if it can. A missing folder is made with the first entry."""
     there = next(one for one in (folder, *folder.absolute().parents) if one.exists())
     if not there.is_dir():
         return f"{there} is no folder"

@@ -74,7 +74,7 @@ class _Purging:
         )
 
     def _free(self, agreed: PurgePlan) -> tuple[Success, tuple[VgpumgrError, ...]]:
-        """Free what is ours. Returns the errors."""
+        """Free what is ours. Returns the outcome, and the errors of what could not be freed."""
         run = self._run()
         run.look(lock=True)
         now = self._plan(run)
@@ -85,7 +85,7 @@ class _Purging:
         return Outcome.DONE, tuple(one.error for one in run.results if one.error is not None)
 
     def _remove_files(self) -> tuple[str, ...]:
-        """Remove them under the lock; the host program refuses if somebody has made a vGPU there meanwhile."""
+        """Remove the files under the host's lock, and return them. The host refuses if its ledger is not empty now."""
         view = self.session.lock(_WHAT)
         host, link, boot = self.session.declaration.name, self.session.link, purging.boot_file(view)
         step = None if boot is None else WriteModprobe(host=host, path=boot.path, text=None, expect=boot.text)

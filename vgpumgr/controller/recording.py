@@ -31,7 +31,7 @@ _NO_RUN = (
 
 
 class Recording:
-    """One run. `kind` None: it is not stored. `whole`: it is of the whole inventory, and counts as its kind's last.
+    """One run. `kind` None: it is not stored. `whole`: the run has the whole inventory, and counts as its kind's last.
 
         with Recording("reconcile", whole=True).begun() as recording:
             problem = recording.keep(result)

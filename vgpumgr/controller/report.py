@@ -50,7 +50,7 @@ def observe_fleet(context: Context, hosts: Sequence[str] = ()) -> Fleet[HostView
 def look_for_room(
     context: Context, hosts: Sequence[str], keep: Callable[[HostView], View], owner: OwnerName | None = None
 ) -> Fleet[View]:
-    """As look_over, with the hosts as an owner's new VMs see them: what is kept for others is taken."""
+    """Read hosts as look_over does, but in the views for `keep` the room kept for others than `owner` is taken."""
 
     def newcomers(view: HostView) -> View:
         return keep(to_come.with_room_kept(view, context.inventory.hosts[view.snapshot.host], owner))
@@ -78,7 +78,10 @@ def look_over(
     *,
     doing: str = "reading",
 ) -> Fleet[View]:
-    """As observe_fleet, but holds only what `keep` returns for each view. A view may be a hundred times as large."""
+    """Read hosts (all if none is named), and hold only what `keep` returns for each: views are large.
+
+    Raises UnknownHost before anything is read.
+    """
 
     def observe(declaration: HostDeclaration) -> tuple[View, errors.VgpumgrError | None]:
         try:

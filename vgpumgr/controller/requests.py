@@ -219,7 +219,7 @@ class Serving:
         hosts: Collection[HostName] | None = None,
         progress: Callable[[Progress], None] = lambda _: None,
     ) -> dict[HostName, Ended[Value]]:
-        """Run `work` for every host, or for some. `progress`: see Watch."""
+        """Run `work` for every host, or for some. `progress` is called with how far the hosts are."""
         chosen = [self._context.inventory.hosts[name] for name in self.hosts if hosts is None or name in hosts]
         return self._run.each(chosen, lambda host: work(self.hosts[host.name]), progress)
 

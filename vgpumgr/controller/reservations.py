@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 class Changed:
     """The places that a command reserved or gave up, and how it ended. `fleet`: the hosts that it read.
 
-    `places`: where new vGPUs would get them, in order.
+    `places`: the places that were found for a new reservation, in order.
     """
 
     rows: tuple[Reserved, ...]

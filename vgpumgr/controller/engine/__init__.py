@@ -1,1 +1,1 @@
-"""Carries out a plan on one host: lock, steps, undo, final reading, journal. Every change is made here."""
+"""Carries out a plan on one host: lock, steps, undo, final reading, journal. Every plan is carried out here."""

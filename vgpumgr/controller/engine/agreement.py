@@ -1,7 +1,7 @@
 """The user's consent: the plan is shown and confirmed, then made again inside the locks and compared.
 
-If the new plan removes more than was confirmed, the locks are released, and it must be confirmed, too.
-If it only adds something, it is shown and carried out.
+If the new plan removes more than was confirmed, the locks are released, and the user is asked about the new plan.
+If the new plan only adds something, it is shown and carried out.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ class Agreement(Generic[ShownT]):
 def agree(
     context: Context, consent: Consent[ShownT], planning: Planning[ShownT], *, asks: bool, whose: str
 ) -> Agreement[ShownT]:
-    """Have the plan confirmed. `asks`: even if it removes nothing. `whose`: "the host", for messages.
+    """Have the plan confirmed. `asks`: ask even if the plan removes nothing. `whose`: "the host", for messages.
 
-    Raises what planning raises, Declined or UsageError if the answer is no, PlanOutdated if the kept plan differs.
+    Raises what planning and asking raise (Declined, UsageError), and PlanOutdated if the kept plan differs.
     """
     shown: ShownT | None = None
     if consent.reads_first(asks=asks):

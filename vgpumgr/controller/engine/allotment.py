@@ -139,7 +139,7 @@ class Allotment:
         return tuple(self._growing.values())
 
     def _read_others(self, failed: set[HostName]) -> tuple[HostName, ...]:
-        """Read the hosts of the inventory that this command has not read. Returns those that cannot be."""
+        """Read the hosts of the inventory that this command has not read. Returns the hosts that could not be read."""
 
         def read(declaration: HostDeclaration) -> tuple[tuple[HostName, tuple[Held, ...]], VgpumgrError | None]:
             with open_session(self._context, declaration) as session:

@@ -59,7 +59,7 @@ def apply(session: Session, plan: AnyPlan) -> None:
 
 
 def _guard_ledger_writable(session: Session, plan: AnyPlan) -> None:
-    """A full or read-only disk is reported before any VM's definition is touched."""
+    """Raises LedgerUnwritable (a full or read-only disk) before any step, if a step would write the ledger."""
     if session.unwritable is not None and any(step.writes_ledger for step in plan.steps):
         raise session.unwritable
 
@@ -131,7 +131,7 @@ class _Run:
 
     def settle(self) -> errors.VgpumgrError | None:
         """Wait for the current step and return its error, if any. From then on the executor waits for VMs again."""
-        # The interrupt came before the thread had started.
+        # If the thread has not begun by now, the interrupt came before it was started.
         if not self._begun.wait(_BEGIN_S) or self._ended.wait(STEP_END_S):
             self._executor.interrupted.clear()
         return self._failed

@@ -51,7 +51,7 @@ def change(
     name: str,
     findings: tuple[Finding, ...] = (),
 ) -> ChangeResult[PlanT]:
-    """Do a task. `makes`: its plan's type. `asks`: it needs confirmation. `name`: its subject; who waits is shown it.
+    """Do a task. `makes`: its plan's type. `asks`: it needs confirmation. `name`: its subject, for runs that wait.
 
     `findings` come from locating the host. Raises the plan's refusal, PlanOutdated, Declined, HostError or ApplyError.
     """

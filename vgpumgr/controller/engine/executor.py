@@ -42,7 +42,7 @@ class Executor:
         self.session = session
         self.plan = plan
         self.documents: dict[VmUuid, claims.ClaimDocument | None] = {}
-        self.interrupted = threading.Event()  # then a step that waits for a VM to stop gives up
+        self.interrupted = threading.Event()  # once it is set, a step that waits for a VM to stop gives up
         self._policies: dict[GpuUuid, Mapping[str, Policy | None]] = {}
 
     def execute(self, step: steps.Step) -> None:

@@ -1,6 +1,6 @@
 """The tasks of one host: done in turn inside its lock, each planned on the result of the ones before it.
 
-All changes are made here. attach, detach, adopt and `scheduler set` have one task (change.py); commands for many
+All plans are carried out here. attach, detach, adopt and `scheduler set` have one task (change.py); commands for many
 hosts are in run.py.
 """
 
@@ -41,7 +41,7 @@ _ENDS_THE_RUN = (errors.Unreachable, errors.ProgramFailed, errors.LeaseLost)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Work:
-    """What is done on a host. `what` is shown to a run that waits for its lock. `plan` plans all of `todo`.
+    """What is done on a host. `what` is shown to a run that waits for the host's lock. `plan` plans all of `todo`.
 
     `saved`: plans may need the VMs' managed-save images and snapshots.
     """
@@ -56,7 +56,7 @@ class HostRun:
     """One host's run. `before` is the host as it was last read; None before the first reading.
 
     `results` grows as tasks end, so that a host that fails half way has them too. `alone`: there is one task, and its
-    failure is raised at once, without another reading. `stopped`: if true, no further task begins.
+    failure is raised at once, without another reading. `stopped` is asked before each task; True: no more task begins.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class HostRun:
         self._agreed: Sequence[Step] | None = None
         self._stepped: Callable[[HostName, PlannedTask], None] = lambda _host, _planned: None
         self._lines: list[tuple[Task, Line]] = []
-        self._noted: dict[Task, int] = {}  # where each task's result is
+        self._noted: dict[Task, int] = {}  # where in `results` each task's result is
 
     def look(self, *, lock: bool = False) -> HostView:
         """Read the host; with `lock`, inside its lock, which is kept. Raises LedgerBroken, and Busy with `lock`."""
@@ -209,7 +209,7 @@ class HostRun:
             raise errors.Unexpected.of(error, about=about, host=self._host) from error
 
     def _note(self, result: TaskResult) -> None:
-        """Keep a result. That of a repeated task replaces its last one, unless it was only refused again."""
+        """Keep a result. A repeated task's result replaces its earlier one, unless the task was only refused again."""
         at = self._noted.setdefault(result.planned.task, len(self.results))
         if at == len(self.results):
             self.results.append(result)

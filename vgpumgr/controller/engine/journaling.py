@@ -45,7 +45,7 @@ class Line:
         end_all(self._context, [(self, error)])
 
     def end_oddly(self, error: BaseException) -> None:
-        """The run ended with an exception that is not ours. For Ctrl-C and SIGTERM, everything was undone before."""
+        """The run ended with an exception that is not ours: it was interrupted (Ctrl-C, SIGTERM), or else it failed."""
         odd = isinstance(error, Exception)
         outcome = "failed" if odd else journal_entry.INTERRUPTED
         _write(self._context, [self._end(outcome, type(error).__name__, str(error) if odd else None)])
@@ -64,7 +64,7 @@ class Line:
 
 
 def end_all(context: Context, lines: Iterable[tuple[Line, VgpumgrError | None]]) -> None:
-    """End several lines at once: well (None), or with this error."""
+    """End several lines at once, each well (None) or with its error."""
     _write(context, [line.ended(error) for line, error in lines])
 
 
@@ -90,7 +90,7 @@ def recorded(context: Context, entry: Intent) -> Iterator[Line]:
 
 
 def intent_of(planned: PlannedTask, host: HostName) -> Intent:
-    """The line of a task: its steps, and why. Its slot and GPU are the steps'; None if they name several."""
+    """The line of a task: its steps, and why. Its slot and GPU are the only ones that the steps name; else None."""
     task, told = planned.task, tuple(step.record() for step in planned.steps)
     return Intent(
         verb=task.verb,

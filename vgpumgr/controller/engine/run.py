@@ -69,7 +69,7 @@ class Run:
     ) -> dict[HostName, Ended[Value]]:
         """Run `work` for every host, a limited number at a time.
 
-        `progress`: see Watch. `waits`: a Ctrl-C waits until the work has ended.
+        `progress` is called with how far the hosts are. `waits`: a Ctrl-C waits until the work has ended.
         """
         watch: Watch[Value] = Watch(progress=progress)
         timeout = self.opened.host_timeout(self._stop if waits else None, self._host_deadline_s)
@@ -89,12 +89,12 @@ class Run:
         return fleet_plan(ends.values(), self._context.inventory.findings)
 
     def plan_read(self, run: HostRun) -> HostPlan:
-        """The plan of a host that was read, not yet within the owners' quotas unless they were divided before."""
+        """The plan of a host that was read. It keeps to the owners' quotas only if they were divided before."""
         self.allotment.note(run)
         return run.plan()
 
     def within_quotas(self, ends: dict[HostName, Ended[HostPlan]]) -> dict[HostName, Ended[HostPlan]]:
-        """The hosts' plans, those that exceed an owner's quota made again within it."""
+        """The hosts' plans. Those that give more to an owner with a quota are made again, within what is left of it."""
         again = self.allotment.decide([host for host, end in ends.items() if end.value is None])
         plans = {run.session.declaration.name: run.plan() for run in again}
         return {**ends, **{host: replace(ends[host], value=plan) for host, plan in plans.items()}}

@@ -55,7 +55,7 @@ def _take_all_back(
 ) -> tuple[list[plan_steps.Step], errors.VgpumgrError | None]:
     """Undo steps, last first. Returns the undone steps and the first failure.
 
-    A failure ends the undo, unless its step is apart.
+    A failure ends the undo, unless the failed step is apart from the others (`is_apart`).
     """
     undone: list[plan_steps.Step] = []
     failed: errors.VgpumgrError | None = None
@@ -76,8 +76,8 @@ def _settle(executor: Executor, failed: plan_steps.Step | None, error: errors.Vg
     """Make sure that the failed step left nothing behind. Returns why that is uncertain; None if it is certain.
 
     libvirt keeps a claim in memory even if it could not write it to disk (seen on 9.0 with a read-only /etc/libvirt).
-    So we write the previous claim again; that helps even if it fails, too. An unexpected failure may have come before
-    or after the action.
+    So we write the previous claim again; that helps even if this write fails, too. An unexpected failure may have come
+    before or after the action.
     """
     unwritten = isinstance(error, errors.HypervisorError) and error.code == errors.HypervisorError.SYSTEM_ERROR
     if failed is None or not (unwritten or isinstance(error, errors.Unexpected)):

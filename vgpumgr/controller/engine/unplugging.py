@@ -28,7 +28,7 @@ def wait_until_gone(
 ) -> None:
     """Return when the VM's live definition is without the device, or the VM no longer runs. Raises NotWhileRunning.
 
-    The live definition loses it once QEMU has closed it (DEVICE_DELETED; tried on libvirt 9.0 and 11.3).
+    The live definition loses the device once QEMU has closed it (DEVICE_DELETED; tried on libvirt 9.0 and 11.3).
     """
     began, told = clock(), False
     while not _is_gone(read(), step):

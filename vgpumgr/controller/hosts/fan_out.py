@@ -87,7 +87,7 @@ def read_fleet(
     read: Callable[[HostDeclaration], tuple[View, errors.VgpumgrError | None]],
     context: Context,
 ) -> Fleet[View]:
-    """Every host as `read` returns it, with an error if only a part of it could be read."""
+    """Read every host by `read`. It returns a view, with an error if only a part of the host could be read."""
     outcomes = fan_out(hosts, read, watch=Watch(progress=context.reading), timing=context.timing)
     ends = [(outcome.host, *(outcome.value or (None, outcome.error))) for outcome in outcomes]
     return Fleet(
@@ -173,7 +173,7 @@ class _Pool(Generic[Result]):
                 ended, self._ended = self._ended, []
                 over = not self._waiting and not self._running
                 progress = self._progress()
-            # Without the lock: what it prints may take as long as a terminal likes.
+            # Called without the lock: what it prints may take as long as a terminal likes.
             for outcome in ended:
                 self._watch.ended(outcome)
             self._watch.progress(progress)
@@ -201,7 +201,7 @@ class _Pool(Generic[Result]):
 
     def _end(self, outcome: Outcome[Result]) -> None:
         with self._turn:
-            if self._running.pop(outcome.host, None) is not None:  # an abandoned host keeps that outcome
+            if self._running.pop(outcome.host, None) is not None:  # an abandoned host keeps its outcome
                 self._outcomes[outcome.host] = outcome
                 self._ended.append(outcome)
                 self._turn.notify_all()

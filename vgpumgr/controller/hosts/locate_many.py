@@ -55,7 +55,7 @@ class ManyVms:
         self._answers = {host.name: answer_of(host, outcome) for host, outcome in zip(asked, outcomes, strict=True)}
 
     def find(self, vm: str, on: str | None, *, or_gone: bool) -> FoundVm:
-        """As find_vm, but only on the hosts that were queried. Raises the same errors."""
+        """Find a VM on the queried hosts; with `or_gone`, also one that only a ledger names. Raises as find_vm does."""
         answers = [self._answers[host.name] for host in candidates(self._context, vm, on)]
 
         def gone() -> list[FoundVm]:

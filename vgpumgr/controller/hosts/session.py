@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from vgpumgr.names import HostName, VmUuid
 
 _CONNECTING = frozenset({"dns", "tcp", "banner", "kex"})
-_DROPPED = frozenset({"banner"})  # sshd dropped it because too many logins were under way, which passes soon
+_DROPPED = frozenset({"banner"})  # sshd drops a connection while too many logins are under way, which passes soon
 
 
 @dataclass(slots=True, kw_only=True)
@@ -164,7 +164,7 @@ def open_session(context: Context, declaration: HostDeclaration) -> Session:
 
 
 def open_session_patiently(context: Context, declaration: HostDeclaration) -> Session:
-    """As open_session, but also if the connection was refused (an sshd that is restarting)."""
+    """Connect as open_session does, but try again after any passing failure before the login (an sshd restarts)."""
     return _open_session(context, declaration, again=_CONNECTING)
 
 
