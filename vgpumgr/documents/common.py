@@ -68,7 +68,7 @@ def document(
     unread: Iterable[tuple[str, VgpumgrError]] = (),
     found: Iterable[Finding] = (),
 ) -> dict[str, object]:
-    """A command's object: the schema's name, the frame, and `keys`. `changed` None: it can change nothing."""
+    """A command's object: the schema's name, the frame, and `keys`. `changed` None: the command only reads."""
     says = {} if changed is None else {"changed": changed}
     return {"schema": schema, **says, **frame(outcomes, unread=unread, found=found), **keys}
 
@@ -95,7 +95,7 @@ def of_fleet(
     found: Iterable[Finding] = (),
     also: Iterable[Outcome] = (),
 ) -> dict[str, object]:
-    """As of_hosts, from a use case's Fleet."""
+    """The object of a command that reads several hosts, from its Fleet. `also`: outcomes besides the hosts' own."""
     return of_hosts(schema, fleet.errors, keys, any_read=bool(fleet.views), found=found, also=also)
 
 
@@ -115,5 +115,5 @@ def percent(share: float | Fraction | None) -> float | None:
 
 
 def utc(seconds: float) -> str:
-    """RFC 3339, to the second."""
+    """A time, in seconds since the epoch, as RFC 3339 to the second."""
     return datetime.datetime.fromtimestamp(int(seconds), datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

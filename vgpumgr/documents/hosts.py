@@ -74,7 +74,7 @@ def _gpu(facts: HostSnapshot, gpu: Gpu) -> dict[str, object]:
 
 
 def _instances(facts: HostSnapshot, gpu: Gpu) -> dict[str, object]:
-    """The GPU instances, and two counts: all, and ours that are empty. Null if unknown or not in MIG mode."""
+    """The GPU instances, and two counts: all, and ours that are empty. Counts are null if unknown or without MIG."""
     rows = instances.rows(facts, gpu)
     counts = gpu.rules.mig_backed and instances.UNREAD not in rows
     return {

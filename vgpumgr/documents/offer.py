@@ -80,7 +80,7 @@ def place(
 ) -> dict[str, object]:
     """The document of the places that `count` vGPUs for the wish `requested` would get.
 
-    `held`: the reservation that keeps them, and how it ended.
+    `held`: the name of the reservation that keeps these places, and the outcome of making it.
     """
     rows = [
         {
@@ -130,7 +130,7 @@ def _worth(served: Sequence[Served]) -> dict[str, object]:
 
 
 def reservations(fleet: Fleet[View], rows: Iterable[Reserved], changed: Outcome | None = None) -> dict[str, object]:
-    """The document of reserved places. `changed`: how a command that made or ended them ended."""
+    """The document of reserved places. `changed`: the outcome of a command that reserved them or gave them up."""
     found = [
         {
             "name": one.reservation.name,

@@ -116,7 +116,7 @@ def history(store: Path, runs: Iterable[JournalEntry]) -> dict[str, object]:
 
 
 def _run(one: JournalEntry) -> dict[str, object]:
-    """`outcome` is null if the run never ended."""
+    """The row of one run. Its `outcome` is null if it never ended."""
     return {
         **common.pick(one, "at", "by", verb="intent.verb", vm="intent.vm", host="intent.host"),
         "outcome": one.outcome,

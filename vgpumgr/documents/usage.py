@@ -154,6 +154,6 @@ def _utc(microseconds: int) -> str:
 
 
 def _utc_ms(seconds: float) -> str:
-    """RFC 3339, to the millisecond."""
+    """A time, in seconds since the epoch, as RFC 3339 to the millisecond."""
     at = datetime.datetime.fromtimestamp(seconds, datetime.UTC)
     return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
