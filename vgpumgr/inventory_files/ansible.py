@@ -75,9 +75,9 @@ def kept_s(environ: Mapping[str, str]) -> float | None:
 def ask(
     paths: Sequence[Path], read: Iterable[Path], environ: Mapping[str, str], *, most_s: float, keep: Path | None
 ) -> Answer:
-    """Ansible's answer for inventories. The kept one, if it is not too old and no file of `read` has changed since.
+    """Ansible's answer for inventories: the kept one if it is at most `most_s` old and no file of `read` has changed.
 
-    `keep`: the folder for answers. Raises NoAnswerError.
+    Otherwise Ansible is asked. `keep`: the folder for answers. Raises NoAnswerError.
     """
     names = [str(path.absolute()) for path in paths]
     state = hashlib.sha256(repr([names, *map(_state, read)]).encode()).hexdigest()
@@ -97,7 +97,7 @@ def ask(
 
 
 def by_hand(paths: Sequence[Path]) -> str:
-    """The command that shows the same to a person."""
+    """The command by which a person gets the same answer of Ansible."""
     return shlex.join([PROGRAM, *_sources(paths), "--list"])
 
 
@@ -143,7 +143,7 @@ def _keep(place: Path, state: str, text: str) -> None:
 
 
 def _run(command: Sequence[str], environ: Mapping[str, str]) -> str:
-    """The command's output. It fails if Ansible cannot read a source, whose hosts would otherwise be missing."""
+    """The command's output. Raises NoAnswerError, also if Ansible cannot read a source: its hosts would be missing."""
     with tempfile.TemporaryDirectory(
         prefix="vgpumgr-"
     ) as place:  # Ansible's own folder would be in a home that a confined service cannot write
@@ -183,7 +183,7 @@ def _run_with(command: Sequence[str], environ: Mapping[str, str]) -> str:
 
 
 def _listen(process: subprocess.Popen[bytes]) -> tuple[bytearray, bytearray]:
-    """All of its stdout, and the end of its stderr. Raises TimeoutError, and NoAnswerError for too much output."""
+    """The process's stdout, and the end of its stderr. Raises TimeoutError, and NoAnswerError for too much output."""
     output, stderr, until = bytearray(), bytearray(), time.monotonic() + TIMEOUT_S
     with selectors.DefaultSelector() as streams:
         for stream, into in ((process.stdout, output), (process.stderr, stderr)):

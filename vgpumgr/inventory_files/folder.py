@@ -51,7 +51,7 @@ class Folder:
 
 
 def find_inventory(option: str | None, environ: Mapping[str, str], cwd: Path, home: Path) -> Path:
-    """The inventory to use: the option, else VGPUMGR_INVENTORY, else the first of three usual places that exists."""
+    """The inventory: the option's, else VGPUMGR_INVENTORY's, else in a usual place. Raises InventoryError."""
     for value, source in ((option, Option("-i/--inventory")), (environ.get(ENVIRONMENT), ENVIRONMENT)):
         if value:
             path = _expand(value, cwd, home)
@@ -116,7 +116,7 @@ def _scan_sources(directory: Path, folder: Folder, above: tuple[str, ...]) -> No
 
 
 def _add_source(path: Path, folder: Folder) -> None:
-    """A file in which Ansible looks for hosts: YAML by suffix, otherwise INI. Other kinds are reported, not skipped."""
+    """Add a file in which Ansible looks for hosts. JSON, TOML and executables are set apart, each with a problem."""
     suffix = path.suffix.lower()
     if suffix in (".json", ".toml"):
         folder.for_ansible[path] = folder.problem_of(path, f"a {suffix[1:].upper()} inventory is not read", BY_ANSIBLE)

@@ -54,7 +54,7 @@ class _UnreadableError(Exception):
 
 @dataclass(slots=True, kw_only=True)
 class _Reading:
-    """What has been read so far. `entries`: those of the current section, `[group:kind]`."""
+    """What has been read so far. `entries`: the current section's (`[group:kind]`). `awaited`: undeclared groups."""
 
     file: str
     tables: list[Value] = field(default_factory=list)

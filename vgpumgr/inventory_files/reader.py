@@ -82,7 +82,7 @@ def load(
 
 
 def _policies(paths: Path | Sequence[Path], home: Path, folder: str | None) -> known.Find:
-    """How to find the placement policies of a folder: a path from the folder of the (first) inventory."""
+    """How to find the placement policies in `folder`, which is a path from the folder of the (first) inventory."""
     first = paths if isinstance(paths, Path) else paths[0]
     base = first if first.is_dir() else first.parent
     path = base / folder if folder is not None else None
@@ -244,7 +244,7 @@ class _Reader:
         return [SourceFile(file=file, content=table) for table in tables]
 
     def read(self, path: Path) -> SourceFile:
-        """A YAML file."""
+        """Read a YAML file."""
         file, text = self._text(path)
         if text is None:
             return SourceFile(file=file, content=None)

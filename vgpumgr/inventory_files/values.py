@@ -79,7 +79,7 @@ class ValueBuilder:
         self._add(value, top.size)
 
     def alias(self, where: Location, name: str) -> None:
-        """Take the alias `*name`: the anchor's value once more. Raises CannotGoOnError if it has none."""
+        """Take the alias `*name`: the anchor's value once more. Raises CannotGoOnError if it has no value (yet)."""
         if name not in self._anchors:
             raise CannotGoOnError(where, f"*{name} names no anchor above it")
         entry = self._anchors[name]
