@@ -58,7 +58,7 @@ def parse_address(text: str) -> tuple[str, int]:
 
 @contextmanager
 def on_address(address: tuple[str, int]) -> Iterator[tuple[socket.socket, str]]:
-    """A socket that listens there, and the page's URL. Raises ExportError."""
+    """A socket that listens at the address, and the page's URL. Raises ExportError."""
     ip, port = address
     is_v6 = ":" in ip
     try:
@@ -151,7 +151,7 @@ class _Server(ThreadingHTTPServer):
 
 
 def _path(target: str) -> str | None:
-    """None for what is no URL, such as a bracket that is never closed."""
+    """The path of a request's target; None if the target is no URL, such as a bracket that is never closed."""
     try:
         return urlsplit(target).path
     except ValueError:

@@ -80,7 +80,7 @@ def _alone(folder: Path) -> Iterator[None]:
 
 
 def _clear(path: Path) -> None:
-    """Remove a socket that a killed process left."""
+    """Remove a socket that a killed process left. Raises ExportError for one in use, and for anything else there."""
     try:
         kind = path.lstat().st_mode
     except FileNotFoundError:
