@@ -16,8 +16,8 @@ INTERRUPTED = "interrupted"
 class Intent:
     """What a run is about to do to one host.
 
-    `verb`: attach, detach, reconcile or scheduler. `why`: the wish or the cause, in words. `vm`: its name; `vm_uuid`
-    finds the VM after it was renamed. `gpu`: its PCI address; it is None, like `slot`, if there are
+    `verb`: what is done (attach, detach, adopt …). `why`: the wish or the cause, in words. `vm`: the VM's name;
+    `vm_uuid` finds the VM after it was renamed. `gpu`: the GPU's PCI address. `slot` and `gpu` are None if there are
     several. `steps`: the steps of the plan, as `-o json` prints them.
     """
 

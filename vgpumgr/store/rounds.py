@@ -56,7 +56,7 @@ def _without(value: Any, name: str) -> Any:
 
 
 def _is_of(value: Any, name: str) -> bool:
-    """Whether it is a reading of the VM's vGPU, or a measure of one."""
+    """Whether the value is a reading or a measure of a vGPU of that VM."""
     return isinstance(value, dict) and (
         name in (value.get("vm"), value.get("vm_uuid")) or _is_of(value.get("vgpu"), name)
     )

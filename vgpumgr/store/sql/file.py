@@ -72,7 +72,7 @@ def transaction(path: Path, schema: Schema) -> Iterator[sqlite3.Connection]:
 def reading(path: Path, schema: Schema) -> Iterator[sqlite3.Connection | None]:
     """Open the file read-only; gives None if there is no file. Everything read is from one moment.
 
-    A file with an older schema is not migrated. Who reads a table or a column that a later schema added checks the
+    A file with an older schema is not migrated. A caller that reads a table or a column of a later schema checks the
     version first.
     """
     with _translated(path, schema, "read"):

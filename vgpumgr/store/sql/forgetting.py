@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 Kind = Literal["vm", "host"]
 
 _VM, _HOST, _NAME = "(vm = :name OR vm_uuid = :name)", "host = :name", "name = :name"
-# In a host's last round, and what that round said was off: its key has the name alone.
+# _READ: hosts whose last round has the VM. _OFF: rows by the VM's name alone; the last rounds say whose a UUID is.
 _READ = "EXISTS (SELECT 1 FROM json_tree(round) WHERE key IN ('vm', 'vm_uuid') AND atom = :name)"
 _OFF = """
     (vm = :name OR (host, vm) IN (
@@ -41,7 +41,7 @@ class Trace:
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """A table that can have such rows. `condition` selects them; `since` is the file's first version with the table.
+    """A table that can have rows about a VM or host. `condition` selects them; `since`: the table's first version.
 
     `kept`: the assignment that takes the VM out of a row, which stays.
     """

@@ -69,7 +69,7 @@ _CONDITIONS = {
 def write(path: Path, lines: Iterable[Begin | End]) -> None:
     """Write beginnings of runs, each of which gets its number, and ends of runs: all of them, or nothing.
 
-    It creates the file if missing, and deletes runs that are too old to keep.
+    It creates the file if missing, and deletes all but the newest KEEP_RUNS runs.
     """
     with file.transaction(path, SCHEMA) as connection:
         number = None
@@ -86,7 +86,7 @@ def write(path: Path, lines: Iterable[Begin | End]) -> None:
 
 
 def select_runs(path: Path, question: Question) -> Sequence[JournalEntry]:
-    """Newest first, by number: two controllers' clocks, or a clock that was set back, do not disturb the order.
+    """The matching runs, newest first. They are sorted by number, since clocks differ and can be set back.
 
     A damaged row (by hand, or on disk in a way that SQLite does not notice) hides no other one: it is shown as far as
     it can be read, and its message says what cannot.
@@ -102,7 +102,7 @@ def select_runs(path: Path, question: Question) -> Sequence[JournalEntry]:
 
 
 def count_attached(path: Path, since: str, until: str) -> Sequence[tuple[str, Sequence[str], int]]:
-    """By host, the types of the vGPUs that an attach done in that time made, and how many such attaches there were.
+    """Each host with the types of an attach's new vGPUs, and how many such attaches were done there in that time.
 
     A missing file, or one of an earlier version, has none. Raises StoreError; writes nothing.
     """

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
 
 def put(path: Path, run: LastRun | None, hosts: Iterable[PlannedHost], *, fleet: Collection[str] | None) -> None:
-    """Store them in place of the last ones. `fleet`: all hosts of the inventory; others are deleted. Raises StoreError.
+    """Store the run and the hosts' states in place of the last ones. Raises StoreError.
 
-    `run` and `fleet` are None if only a part of the inventory was read.
+    `fleet`: all hosts of the inventory; others are deleted. `run` and `fleet` are None if only a part of it was read.
     """
     with file.transaction(path, SCHEMA) as connection:
         if run is not None:

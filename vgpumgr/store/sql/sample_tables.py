@@ -135,20 +135,20 @@ PUT_HOST_RUN = insert("host_run", ("host", "state"), verb="REPLACE")
 
 
 def series_of(row: Sequence[Any]) -> Series:
-    """A row of SELECT_SERIES, still without any samples."""
+    """The series of a row of SELECT_SERIES, still without any samples."""
     _, host, gpu, vm, slot, vm_uuid, type_name, origin = row
     return Series(key=VgpuKey(host, gpu, vm, slot), vm_uuid=vm_uuid, type_name=type_name, origin=origin)
 
 
 def counters_of(row: Sequence[Any]) -> tuple[VgpuKey, Counters]:
-    """A row of SELECT_COUNTERS."""
+    """The vGPU's key and its counters in a row of SELECT_COUNTERS."""
     host, gpu, vm, slot, observed_us, *busy = row
     seconds = {f"{engine}_busy_s": value / 1e8 for engine, value in zip(ENGINES, busy, strict=True)}
     return VgpuKey(host, gpu, vm, slot), Counters(observed_s=observed_us / 1e6, **seconds)
 
 
 def off_of(row: Sequence[Any]) -> tuple[VgpuKey, Off]:
-    """A row of SELECT_OFF."""
+    """The vGPU's key, and since when it is off, in a row of SELECT_OFF."""
     *key, since, at, gaps_s = row
     return VgpuKey(*key), Off(since=since, at=at, gaps_s=gaps_s)
 
@@ -171,7 +171,7 @@ def tally_of(row: Sequence[Any]) -> Tally:
 
 
 def row_of(number: int, tally: Tally) -> tuple[object, ...]:
-    """The row of PUT_BUCKET."""
+    """The row of PUT_BUCKET for a bucket's number and tally."""
     engines = [
         value
         for engine in tally.engines

@@ -154,7 +154,7 @@ class Samples:
 def _bounded(
     connection: sqlite3.Connection, folded: Mapping[VgpuKey, Mapping[int, Tally]]
 ) -> Mapping[VgpuKey, Mapping[int, Tally]]:
-    """At most as many vGPUs as a host can have, so that one host's bogus ones displace no other host's samples."""
+    """The tallies of at most as many vGPUs as a host can have: bogus vGPUs displace no other host's samples."""
     counts: dict[str, int] = dict(connection.execute("SELECT host, count(*) FROM series GROUP BY host"))
     requests = Counter(key.host for key in folded)
     odd = {host for host, count in requests.items() if count > min(MAX_IN_ROUNDS, MAX_SERIES - counts.get(host, 0))}
