@@ -3,7 +3,7 @@
     VgpumgrError(message, hint, details)                exit  outcome
     ├── ConfigError                                       2   usage
     │   ├── InventoryError(problems)
-    │   └── TemplateError
+    │   └── TemplateError · PolicyFailed
     ├── RequestError                                      2   usage
     │   ├── UsageError · BadName · BadSchedulerValue · Declined(1, failed)
     │   ├── UnknownHost · UnknownVm · AmbiguousVm · UnknownGpu · UnknownVgpu · UnknownProfile · UnknownSlot ·
@@ -16,7 +16,8 @@
     │   └── QuotaNotSeen                                  4   unreached
     ├── RefusedPlan                                       5   refused
     │   └── InUse · StillEnding · BlockedWrite · ForeignDevice · SavedImage · NamedInSnapshot · WillNotStart ·
-    │       NotWhileRunning · Unsure · TooManyDestroys · PlanOutdated · HeldBack · Cordoned · NotDrained
+    │       NotWhileRunning · Unsure · TooManyDestroys · PlanOutdated · HeldBack · Cordoned · NotDrained · NotAllowed ·
+    │       NotInstalled
     ├── HostError(host)                                   4   unreached
     │   ├── Unreachable(stage) · SshConfigRefused · HostKeyRefused · AuthenticationFailed · BecomeFailed · NotStarted
     │   ├── HostDeadline · ProgramFailed · LedgerBroken
@@ -25,7 +26,7 @@
     │   ├── ToolRefused(command)                          1   failed
     │   ├── LedgerUnwritable(path, errno)                 1   failed
     │   ├── HypervisorError(code)                         1   failed
-    │   └── Busy(owner) · LeaseLost                       6   busy
+    │   └── Busy · LeaseLost                              6   busy
     ├── ApplyError                                        1   failed
     │   └── StalePlan(6, busy) · PartialApply · NotConverged
     ├── StoreError                                        1   failed
@@ -56,8 +57,8 @@ if TYPE_CHECKING:
 class Outcome(StrEnum):
     """The outcome of a command or of one item in it; scripts rely on it (docs/exit-codes.md).
 
-    Those up to `waiting` belong to no error, the others to one. `waiting`: reconcile would change it once a use that
-    prevents it ends. `unverified`: there is nothing to do, but its GPU could not be asked (exit 4).
+    Those up to `waiting` belong to no error, the others to one. `waiting`: reconcile makes the change once a GPU or VM
+    is no longer in use. `unverified`: there is nothing to do, but the GPU could not be asked (exit 4).
     """
 
     DONE = "done"
@@ -93,7 +94,7 @@ Success = Literal[Outcome.DONE, Outcome.UNCHANGED, Outcome.WOULD_CHANGE]
 
 
 class VgpumgrError(Exception):
-    """Root of all. Scripts rely on `exit_code` and `outcome` (docs/exit-codes.md).
+    """Root of all our errors. Scripts rely on `exit_code` and `outcome` (docs/exit-codes.md).
 
     `message` is complete; `what` is the message without the leading host, if there is one.
     """
@@ -182,7 +183,7 @@ class AmbiguousVm(RequestError):
 
 
 class UnknownGpu(RequestError):
-    """The VM's host has no such GPU."""
+    """The host, or none of the hosts, has such a GPU."""
 
 
 class UnknownVgpu(RequestError):
@@ -198,13 +199,13 @@ class UnknownSlot(RequestError):
 
 
 class UnknownName(RequestError):
-    """Neither a host nor a VM of that name is known to the journal or the inventory."""
+    """Nothing of that name is known: no VM or host (to the store), group, owner, reservation or page."""
 
 
 class NoCapacity(RequestError):
     """The request is valid, but no GPU of the VM's host can take it; each detail is one GPU's reason.
 
-    `shortage`: the facts from which core.explain finds what would help; None if there are no more.
+    `shortage`: the facts from which core.explain finds what would help; None if nothing more can be found.
     """
 
     exit_code = 5
@@ -228,7 +229,7 @@ class ProfileNotHere(NoCapacity):
 
 
 class NotReady(NoCapacity):
-    """The GPU that would take it offers no vGPUs now: its host must be repaired first; freeing vGPUs does not help."""
+    """The GPU that is wanted offers no vGPUs now: its host must be repaired first; freeing vGPUs does not help."""
 
     outcome = Outcome.NOT_READY
 
@@ -310,7 +311,7 @@ class NotWhileRunning(RefusedPlan):
 
 
 class Unsure(RefusedPlan):
-    """The ledger entry is only planned, and the evidence does not show whose the hardware is."""
+    """The evidence does not show what a vGPU or GPU is, or whose, so nothing is changed."""
 
 
 class TooManyDestroys(RefusedPlan):
@@ -353,10 +354,10 @@ class HostError(VgpumgrError):
 
 
 class Unreachable(HostError):
-    """`stage` is where it failed: config, dns, tcp, banner, kex, auth, become, program or libvirt.
+    """A host was not reached. `stage`: config, dns, tcp, banner, kex, auth, become, program or libvirt.
 
     `may_happen`: the request may have been carried out, or may yet be; False only if it was certainly never sent.
-    `via`: the jump host at which it failed; None if it was the host itself.
+    `via`: the jump host that was not reached; None if it was the host itself.
     """
 
     transient = True
@@ -392,7 +393,7 @@ class SshConfigRefused(Unreachable):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyScan:
-    """How to add a host's key to the known_hosts file `file`. `through`: the ssh command to put before it, if any.
+    """How to add a host's key to the known_hosts file `file`. `through`: the ssh command to run ssh-keyscan by, if any.
 
     `key_file`: where the host itself has that key.
     """
@@ -598,12 +599,12 @@ class ExportError(VgpumgrError):
 class Unexpected(VgpumgrError):
     """An unforeseen error: a bug of ours, or a machine short of resources. `of` makes it from the original exception.
 
-    It is the outcome of one VM, GPU or host like any other error, so that the others go on.
+    It is reported for one VM, GPU or host like any other error, so that the others go on.
     """
 
     @classmethod
     def of(cls, error: Exception, *, about: str | None = None, host: str | None = None) -> Unexpected:
-        """`about` (what was under way) precedes the message; the innermost place in the code follows it."""
+        """Make the error. `about` (what was under way) precedes its message; the innermost place in code follows it."""
         where, trace = "", error.__traceback__
         while trace is not None:
             where = f" ({trace.tb_frame.f_code.co_filename.rpartition('/')[2]}:{trace.tb_lineno})"

@@ -17,7 +17,7 @@ MOST_BYTES = 64 * MIB  # the known_hosts of 100,000 hosts, the plan of 50,000 VM
 
 
 def read_bytes(path: str | Path, most: int = MOST_BYTES) -> bytes:
-    """The file's content. `most`: in bytes.
+    """The file's content. `most`: the limit in bytes.
 
     Raises OSError with the reason as strerror: the system's, EINVAL (not a regular file) or EFBIG (more than `most`).
     """

@@ -79,7 +79,7 @@ def parse_uuid(text: str) -> VmUuid:
 
 
 def as_uuid(text: str | None) -> VmUuid | None:
-    """The UUID that the text is; None if it is a name."""
+    """The text as a UUID in its canonical form; None if it is none."""
     try:
         return None if text is None else parse_uuid(text)
     except BadName:
@@ -102,12 +102,12 @@ def parse_owner(text: str) -> OwnerName:
 
 @functools.lru_cache(maxsize=1024)
 def compute_mdev_uuid(vm: VmUuid, slot: Slot, generation: int) -> MdevUuid:
-    """The same UUID for a retry, a second controller or a restore: uuid5(VM's UUID, "vgpumgr:SLOT:GENERATION")."""
+    """uuid5(VM's UUID, "vgpumgr:SLOT:GENERATION"): the same mdev for a retry, a second controller or a restore."""
     return MdevUuid(str(uuid_module.uuid5(uuid_module.UUID(vm), f"vgpumgr:{slot}:{generation}")))
 
 
 def compute_reservation_uuid(name: str) -> VmUuid:
-    """What stands for the VM of a reservation: uuid5(the DNS namespace, "NAME.reservation.vgpumgr")."""
+    """The UUID in place of a VM's for a reservation: uuid5(the DNS namespace, "NAME.reservation.vgpumgr")."""
     return VmUuid(str(uuid_module.uuid5(uuid_module.NAMESPACE_DNS, f"{name}.reservation.vgpumgr")))
 
 

@@ -29,11 +29,11 @@ if TYPE_CHECKING:
     from vgpumgr.core.fitting.shapes import Shape
 
 _EFFORT: Final = 10.0
-"""CP-SAT's own measure of work, about a second each: the answer is the same on each machine."""
+"""The limit of work, in CP-SAT's own unit (about a second each), so that every machine gets the same answer."""
 
 
 def solver() -> Search | None:
-    """The search by CP-SAT; None if it is not installed."""
+    """The search by CP-SAT; None if OR-Tools is not installed."""
     return _search if importlib.util.find_spec("ortools") is not None else None
 
 
@@ -46,7 +46,7 @@ def _search(task: Task, allowed: Sequence[Mode]) -> Found:
     solver.parameters.num_workers = 1
     solver.parameters.linearization_level = 2
     solver.parameters.max_deterministic_time = _EFFORT
-    # CP-SAT's own handler leaves the system's behind, and Python would not hear of any later Ctrl-C.
+    # CP-SAT's own handler would replace Python's for good: Python would not hear of any later Ctrl-C.
     solver.parameters.catch_sigint_signal = False
     number, size = model.goals()
     placed, at_most = _solved(model, solver, number)
@@ -87,7 +87,7 @@ class _Model:
         return sum(placed), sum(one * (size // unit) for one, size in zip(placed, self.task.sizes, strict=True))
 
     def add_kind(self, kind: Empty, count: int, choices: Sequence[Mode]) -> None:
-        """GPUs of one board in one of these modes each."""
+        """Add the GPUs of one kind, of which there are `count`, each in one of the modes `choices`."""
         every = self.task.by_board[kind.board]
         numbers = [at for at, gpu in enumerate(self.task.gpus) if gpu == kind]
         used = {mode: self.var(count) for mode in choices}
@@ -107,7 +107,7 @@ class _Model:
         self.readers.append(read)
 
     def _bound(self, shapes: Mapping[int, Shape], used: Any, count: int) -> Any:
-        """GPUs, or instances, each of which takes one size only, and no more of a type than its maximum.
+        """Add GPUs, or instances, each of which takes one size only, and no more of a type than its maximum.
 
         The model only limits the sums. `read` deals the vGPUs out in turn, the type with the least maximum first, so
         that each GPU keeps within the maximum.
@@ -133,7 +133,7 @@ class _Model:
         return read
 
     def _mixed_size(self, shapes: Mapping[int, Shape], used: Any, count: int) -> Any:
-        """From each GiB a flow to the next one, or over a vGPU that begins there."""
+        """Add GPUs in mixed-size mode: a flow leads from each GiB to the next, or over a vGPU that begins there."""
         end = max((place + shape.slots for shape in shapes.values() for place in shape.places), default=0)
         arcs: dict[int, list[tuple[Any, int, int | None]]] = {
             at: [(self.var(count), at + 1, None)] for at in range(end)
@@ -162,7 +162,7 @@ class _Model:
         return read
 
     def _mig(self, shapes: Mapping[int, Shape], used: Any, count: int) -> Any:
-        """How many GPUs have each set of instances, and of each profile's instances how many have each size."""
+        """Add GPUs in MIG mode: how many have each set of instances, and how many instances take each size."""
         profiles = {one.instance.name: one.instance for one in shapes.values() if one.instance is not None}
         sets = [(self.var(count), pieces) for pieces in one_gpu.instance_sets([*profiles.values()])]
         self.cp.add(sum(number for number, _ in sets) <= used)

@@ -53,7 +53,7 @@ def render_claims(document: claims.ClaimDocument) -> str:
 
 
 def render_job(name: str, **values: object) -> str:
-    """A file for cron or systemd. Commands among the values are quoted for it."""
+    """A file for cron or systemd. The caller has quoted the commands among the values."""
     return _render(name, **values) + "\n"
 
 

@@ -1,4 +1,4 @@
-"""How long the product waits, in one value, which the controller's Context passes down. Nothing else reads it here.
+"""How long the controller waits, for what: all in one value, which its Context passes down.
 
 docs/timing.md lists the defaults. The host program's own waits are in host/timing.py; no request can change them.
 """
@@ -50,7 +50,7 @@ class Timing:
     unplug_s: float = 30.0
     """For a guest to release a device, which libvirt only requests; a guest with an idle driver takes 1 to 2 s."""
     unplug_poll_s: float = 1.0
-    """Between two checks whether the guest has released it."""
+    """Between two checks whether the guest has released the device."""
     drain_poll_s: float = 5.0
     """Between two checks by `drain --wait` of what still runs."""
 
@@ -70,8 +70,8 @@ class Timing:
     def within(self, timeout: float | None) -> Timing:
         """Return these times with `timeout` (--timeout) applied; None changes nothing.
 
-        It replaces the limits of all stages, and of the waits for a busy host and for a stopped VM, whether it is
-        shorter or longer.
+        The timeout replaces the limits of all stages, and of the waits for a busy host and for a stopped VM, whether it
+        is shorter or longer.
         """
         if timeout is None:
             return self

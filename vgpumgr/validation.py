@@ -37,7 +37,7 @@ class Accepted(NamedTuple):
 def validate(hostdevs: Iterable[tuple[str, str]]) -> Accepted:
     """Validate each slot's hostdev, and a domain with all of them if there are several.
 
-    Raises TemplateError with libvirt's message if it refuses one, UsageError if it refuses even a domain without any.
+    Raises TemplateError with libvirt's message if it refuses one, UsageError if it refuses even an empty domain.
     """
     version = version_text(libvirt.getVersion())
     if words := _refusal(""):

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class _Part(str):
-    """A deep copy of a value that holds one (dataclasses.asdict) keeps it as it is."""
+    """A str with parts. A deep copy of a value that holds such a text (dataclasses.asdict) keeps the text itself."""
 
     __slots__ = ()
 
@@ -94,7 +94,7 @@ def say(template: str, *values: object) -> Message:
 
 
 def joined(separator: str, texts: Iterable[str]) -> Message:
-    """As str.join, but a Message."""
+    """The texts joined by the separator, as a Message with all their parts."""
     several = [*texts]
     return say(separator.join(["{}"] * len(several)), *several)
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from vgpumgr.store.journal import Journal
     from vgpumgr.store.journal_entry import JournalEntry, Question
 
-_ALL = 1_000_000  # runs; no journal is expected to have more
+_ALL = 1_000_000  # runs; the journal keeps fewer
 _UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 
 
