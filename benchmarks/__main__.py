@@ -16,11 +16,11 @@ from pathlib import Path
 from benchmarks import measured
 
 WITH_FILES = ("placement_cost",)
-"""Benchmarks of files that are not in the repository: to be run by hand."""
+"""Benchmarks that need files from outside the repository: they are run by hand."""
 
 
 def main(names: list[str]) -> int:
-    """Run those, or all."""
+    """Run the benchmarks of these names, or all. Returns the exit code."""
     modules = sorted(file.stem for file in Path(__file__).parent.glob("*_cost.py") if file.stem not in WITH_FILES)
     selection = [name for name in modules if not names or name.removesuffix("_cost") in names or name in names]
     print(measured.machine(), flush=True)

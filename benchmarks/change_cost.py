@@ -25,7 +25,7 @@ CPU_AIM = 0.8
 
 
 class Hand(NamedTuple):
-    """The commands of one framework."""
+    """The commands that a person types on a host of one framework."""
 
     look: str
     make: str
@@ -34,7 +34,7 @@ class Hand(NamedTuple):
 
 
 def by_hand(framework: str, type_id: str) -> Hand:
-    """What a person types there."""
+    """The commands for a host of that framework."""
     if framework == "vendor-vfio":
         folder = f"/sys/bus/pci/devices/{VF}/nvidia"
         return Hand(
@@ -55,7 +55,7 @@ def by_hand(framework: str, type_id: str) -> Hand:
 
 
 def type_of(running: lab.Lab, framework: str) -> str:
-    """The type id of 4Q on that board."""
+    """The type id of 4Q on the VF."""
     if framework == "vendor-vfio":
         return running.ask(HOST, f"grep -e -4Q /sys/bus/pci/devices/{VF}/nvidia/creatable_vgpu_types").split()[0]
     lines = running.ask(HOST, f"grep -l -e -4Q /sys/class/mdev_bus/{VF}/mdev_supported_types/*/name")
@@ -63,7 +63,7 @@ def type_of(running: lab.Lab, framework: str) -> str:
 
 
 def attach_by_hand(running: lab.Lab, hand: Hand) -> Iterator[Cost]:
-    """The four calls."""
+    """Attach by four ssh calls. Gives the cost of each."""
     yield running.ssh(HOST, hand.look)
     yield running.ssh(HOST, hand.make)
     yield running.ssh(HOST, f"virsh attach-device {VM} /dev/stdin --config", hand.hostdev)
@@ -71,7 +71,7 @@ def attach_by_hand(running: lab.Lab, hand: Hand) -> Iterator[Cost]:
 
 
 def detach_by_hand(running: lab.Lab, hand: Hand) -> Iterator[Cost]:
-    """The four calls."""
+    """Detach by four ssh calls. Gives the cost of each."""
     yield running.ssh(HOST, f"virsh dumpxml --inactive {VM}")
     yield running.ssh(HOST, f"virsh detach-device {VM} /dev/stdin --config", hand.hostdev)
     yield running.ssh(HOST, hand.remove)
@@ -79,13 +79,13 @@ def detach_by_hand(running: lab.Lab, hand: Hand) -> Iterator[Cost]:
 
 
 def total(costs: Iterator[Cost]) -> Cost:
-    """Their sum."""
+    """The sum of the costs."""
     found = list(costs)
     return Cost(sum(one.wall for one in found), sum(one.cpu for one in found))
 
 
 def measure(framework: str) -> dict[str, list[Cost]]:
-    """The costs of each, in turn."""
+    """The costs of attach and detach, by hand and by the program, run in turn."""
     costs: dict[str, list[Cost]] = {}
     with lab.up(framework) as running:
         hand = by_hand(framework, type_of(running, framework))

@@ -92,7 +92,7 @@ def main() -> int:
 
 
 def write_spec(file: Path, count: int, host: dict[str, object]) -> list[str]:
-    """A lab of that many such hosts, three VMs each, of which one is declared. Returns their names."""
+    """Write the spec of a lab of such hosts, with three VMs each, one of them declared. Returns the hosts' names."""
     names = [f"kvm{number:02}" for number in range(1, count + 1)]
     hosts = {name: host | {"vms": [f"{name}-vm{vm}" for vm in (1, 2, 3)]} for name in names}
     declared = {name: {f"{name}-vm1": {"vgpu0": {"profile": "4Q"}}} for name in names}
@@ -107,7 +107,7 @@ def program_and_question() -> bytes:
 
 
 def at_once(running: lab.Lab, command: str, given: Path = Path("/dev/null")) -> Cost:
-    """That command on all hosts, by one ssh each, all at the same time, with that file as input."""
+    """The cost of a command on all hosts at the same time, by one ssh each, with the file `given` as input."""
     hosts = fleet.read(running.layout).hosts
     calls = [f"{shlex.join(client.ssh_command(running.layout, host, [command]))} <{given}" for host in hosts]
     return spent(["/bin/sh", "-c", _together(calls)], running.environment)
@@ -118,7 +118,7 @@ def _together(calls: Sequence[str]) -> str:
 
 
 def ansible(running: lab.Lab) -> Cost:
-    """One task that prints the facts."""
+    """The cost of one task of Ansible that prints the facts."""
     argv = [
         str(Path(PROGRAM).with_name("ansible")),
         "all",
@@ -140,7 +140,7 @@ def pyinfra_inventory(layout: Layout) -> str:
 
 
 def pyinfra(running: lab.Lab, hosts: Path) -> Cost:
-    """One command that prints the facts."""
+    """The cost of one command of pyinfra that prints the facts."""
     argv = [str(PYINFRA), "--parallel", str(HOSTS), "--yes", str(hosts), "exec", "--", FACTS]
     return spent(argv, running.environment)
 

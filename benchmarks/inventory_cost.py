@@ -74,7 +74,7 @@ def main() -> int:
 
 
 def _least(folder: Path) -> dict[str, float]:
-    """Of several fresh processes, since others work here too."""
+    """What `read_and_plan` took in the cheapest of several fresh processes: other programs disturb some of them."""
     argv = [sys.executable, "-m", "benchmarks.inventory_cost", str(folder)]
     texts = [subprocess.run(argv, env=environment(), stdout=subprocess.PIPE, check=True).stdout for _ in range(ROUNDS)]
     rows: list[dict[str, float]] = [json.loads(line) for line in texts]
@@ -82,7 +82,7 @@ def _least(folder: Path) -> dict[str, float]:
 
 
 def read_and_plan(folder: Path) -> dict[str, float]:
-    """What that takes in this process."""
+    """Read and plan an inventory in this process. Returns the CPU seconds of each, and megabytes."""
     began = time.process_time()
     inventory = reader.load(folder, home=Path("/root"), environ={})
     collect_seldom()
@@ -103,7 +103,7 @@ def read_and_plan(folder: Path) -> dict[str, float]:
 
 
 def views(pattern: HostDeclaration, author: tasks.Author) -> Callable[[HostDeclaration, bool], HostView]:
-    """What a host shows: (its declaration, is it new) → state. New ones have no vGPU, the others what was declared.
+    """A function from a host's declaration, and whether it is new, to its state. New ones have no vGPU, others all.
 
     One host is planned for real; the others have its state under their own names.
     """
@@ -115,7 +115,7 @@ def views(pattern: HostDeclaration, author: tasks.Author) -> Callable[[HostDecla
 
 
 def _named(view: HostView, declared: HostDeclaration) -> HostView:
-    """That state as this host's."""
+    """The state `view` under the declared host's names."""
     own = dict(zip((domain.name for domain in view.domains), declared.vms, strict=True))
     domains = tuple(
         replace(

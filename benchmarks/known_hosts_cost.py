@@ -40,7 +40,7 @@ def main() -> int:
 
 
 def measure(kind: str, file: Path) -> list[Row]:
-    """Ours and ssh-keygen's."""
+    """The rows about one kind of file: our look-ups beside ssh-keygen's."""
     everywhere = range(0, LINES, LINES // FLEET)
     ours = {count: _ours(file, everywhere[:count]) for count in (1, FLEET)}
     argv = ["ssh-keygen", "-f", str(file), "-F"]
@@ -54,7 +54,7 @@ def measure(kind: str, file: Path) -> list[Row]:
 
 
 def _ours(file: Path, numbers: Sequence[int]) -> float:
-    """The median of several; each reads the file anew, since it has changed."""
+    """The CPU seconds of looking these hosts up, the median of several runs. Each run reads the file anew."""
 
     def look() -> None:
         file.touch()

@@ -23,23 +23,23 @@ class Lab(NamedTuple):
     environment: dict[str, str]
 
     def vgpumgr(self, *arguments: str) -> Cost:
-        """Run the program there."""
+        """Run the program on this lab."""
         return spent([PROGRAM, *arguments], self.environment)
 
     def ssh(self, host: str, command: str, text: str | None = None) -> Cost:
-        """Run a shell command there by plain ssh, as a person would."""
+        """Run a shell command on a host by plain ssh, as a person would."""
         argv = client.ssh_command(self.layout, fleet.read(self.layout).host(host), [command])
         return spent(argv, self.environment, text)
 
     def ask(self, host: str, command: str) -> str:
-        """What it prints."""
+        """What a shell command on a host prints."""
         argv = client.ssh_command(self.layout, fleet.read(self.layout).host(host), [command])
         return subprocess.run(argv, capture_output=True, text=True, check=True, timeout=60).stdout
 
 
 @contextlib.contextmanager
 def up(spec: str) -> Iterator[Lab]:
-    """A lab of that specification."""
+    """Bring up a lab of that specification; take it down at the end."""
     with tempfile.TemporaryDirectory(prefix="vgpumgr-bench.") as folder:
         place = Path(folder) / "lab"
         try:

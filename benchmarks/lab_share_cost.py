@@ -23,7 +23,7 @@ from vgpumgr.lab import client, fleet
 HOST, ROUNDS = "kvm01", 7
 SPECS = ("mdev-vf", "vendor-vfio")
 
-# It runs on the host with the system's Python: the sources come with it, and go.
+# This runs on the host with the system's Python. The sources are sent with it, and removed at the end.
 _PROGRAM = """
 import base64, io, json, os, shutil, statistics, subprocess, sys, tarfile, tempfile, time
 place = tempfile.mkdtemp()

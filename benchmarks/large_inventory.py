@@ -30,7 +30,7 @@ vgpumgr_fgpu_per_gpu: {A40: 2, L40S: 4}
 
 
 def write(folder: Path, hosts: int) -> None:
-    """Write an inventory of so many hosts there."""
+    """Write an inventory of that many hosts into the folder."""
     for name in ("group_vars", "host_vars"):
         (folder / name).mkdir(parents=True)
     (folder / "group_vars/all.yml").write_text(_ALL, encoding="utf-8")

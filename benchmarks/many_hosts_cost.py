@@ -90,7 +90,7 @@ def _slope(running: lab.Lab, hosts: Sequence[str]) -> list[Row]:
 
 
 def _names(running: lab.Lab, folder: Path) -> list[Row]:
-    """`list` of 1,000 names."""
+    """The rows about `list` of 1,000 names."""
     folder.mkdir()
     text = (running.layout.inventory / "hosts.yml").read_text(encoding="utf-8")
     ports = re.findall(r"ansible_port: (\d+)", text)
@@ -134,14 +134,14 @@ def _in_memory() -> list[Row]:
 
 
 def _night(count: int) -> Cost:
-    """In a fresh process."""
+    """The cost of `night` in a fresh process."""
     argv = [sys.executable, "-m", "benchmarks.many_hosts_cost", str(count)]
     process = subprocess.run(argv, env=environment(), stdout=subprocess.PIPE, check=True)
     return Cost(*json.loads(process.stdout))
 
 
 class Named(MemoryLink):
-    """The one host, under another name."""
+    """A connection to the one host, under another name."""
 
     def __init__(self, at: MemoryHost, name: HostName) -> None:
         super().__init__(at)

@@ -28,9 +28,9 @@ _HEAD = ("what", "ours", "peer", "ratio", "aim", "")
 
 
 class Row(NamedTuple):
-    """A line of the table. `most` is the aim for `ours` itself, in its unit; `most_ratio` the one for `ours` by `peer`.
+    """A line of the table. `most` is the aim for `ours` itself, in its unit; `most_ratio` the aim for `ours` by `peer`.
 
-    Less is always better: what should be large is turned round by the benchmark.
+    Less is always better: a benchmark turns round what should be large.
     """
 
     what: str
@@ -46,13 +46,13 @@ class Row(NamedTuple):
 
     @property
     def met(self) -> bool:
-        """Whether it keeps its aims; without any it does."""
+        """Whether the row keeps its aims; True if it has none."""
         if self.most is not None and self.ours > self.most:
             return False
         return self.most_ratio is None or (self.ratio is not None and self.ratio <= self.most_ratio)
 
     def cells(self) -> tuple[str, ...]:
-        """As the table shows it."""
+        """The row's cells, as the table shows them."""
         aims = [f"{self.most:g} {self.unit}".rstrip()] if self.most is not None else []
         aims += [f"{self.most_ratio:.3g}x"] if self.most_ratio is not None else []
         return (
@@ -95,7 +95,7 @@ def spent(
     codes: Sequence[int] = (0,),
     begun: Callable[[int], None] = lambda _: None,
 ) -> Cost:
-    """What that command cost. Ends the benchmark if it fails. `begun` is given its pid."""
+    """What a command cost. Ends the benchmark if the exit code is not in `codes`. `begun` gets the command's pid."""
     with tempfile.TemporaryFile() as given, tempfile.TemporaryFile() as told:
         given.write((text or "").encode())
         given.seek(0)
@@ -128,7 +128,7 @@ def in_turn(works: Mapping[str, Callable[[], Cost]], rounds: int = ROUNDS) -> di
 
 
 def median(costs: Sequence[Cost]) -> Cost:
-    """Of each number by itself."""
+    """The median of each of a cost's numbers by itself."""
     return Cost(*(statistics.median(numbers) for numbers in zip(*costs, strict=True)))
 
 
@@ -139,7 +139,7 @@ def peak_mb() -> float:
 
 
 def machine() -> str:
-    """On what and how busy it is, for beside the numbers."""
+    """The machine and how busy it is, to be printed beside the numbers."""
     cpu = next(
         (line.partition(":")[2].strip() for line in _lines("/proc/cpuinfo") if line.startswith("model name")), "CPU"
     )
@@ -158,7 +158,7 @@ def _lines(path: str) -> list[str]:
 
 
 def report(rows: Sequence[Row]) -> int:
-    """Print the rows and hand them on; 1 if one misses its aim."""
+    """Print the rows, and add them to the file of ROWS. Returns 1 if a row misses its aim, else 0."""
     print(render(rows))
     if ROWS in os.environ:
         with Path(os.environ[ROWS]).open("a", encoding="utf-8") as stream:
@@ -167,7 +167,7 @@ def report(rows: Sequence[Row]) -> int:
 
 
 def render(rows: Sequence[Row]) -> str:
-    """The table."""
+    """The rows as a table."""
     cells = [_HEAD, *(row.cells() for row in rows)]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     return "\n".join(

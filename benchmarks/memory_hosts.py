@@ -1,4 +1,4 @@
-"""Hosts in this process's memory, for what many of them cost the controller: no SSH, no lab, no files.
+"""Hosts in this process's memory, to measure what many of them cost the controller: no SSH, no lab, no files.
 
 Below link/host.py everything is a stand-in: a step changes the host's facts as core.simulate predicts, and libvirt is
 the model's, whose documents are XML text. The controller's own work is real: reading documents, planning, threads, the
@@ -69,7 +69,7 @@ class MemoryHost:
 
     @property
     def declaration(self) -> HostDeclaration:
-        """Every VM of it with a vGPU."""
+        """The host's declaration: a vGPU for each of its VMs."""
         wish = builders.wish(PROFILE)
         slots = {DEFAULT_SLOT: SlotDeclaration(slot=DEFAULT_SLOT, wish=wish, where=WHERE)}
         names = sorted(vm.name for vm in self.libvirt.vms.values())
@@ -90,12 +90,12 @@ def _gpu(pci: str) -> Gpu:
 
 
 def inventory(hosts: Sequence[MemoryHost]) -> Inventory:
-    """What is declared for them."""
+    """The inventory that declares these hosts."""
     return Inventory(root="inventory", hosts={host.name: host.declaration for host in hosts}, findings=())
 
 
 class MemoryLink(Host):
-    """A connection to one of them."""
+    """A connection to one host in memory."""
 
     def __init__(self, at: MemoryHost) -> None:
         self.host = at.name

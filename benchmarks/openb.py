@@ -39,7 +39,7 @@ _TYPICAL = 0.95  # FGD looks at the most frequent requests that are this part of
 
 
 class Request(NamedTuple):
-    """What one pod asks for; no models means any."""
+    """What one pod asks for: `milli` thousandths of each of `gpus` GPUs. No `models`: any model will do."""
 
     cpu: int
     memory: int
@@ -93,7 +93,7 @@ class Policy(Protocol):
 
 
 def read(nodes: Path, requests: Path) -> Trace:
-    """The two files."""
+    """The trace in these two files."""
     with nodes.open(encoding="utf-8", newline="") as file:
         rows = sorted(csv.DictReader(file), key=lambda row: row["sn"])
     with requests.open(encoding="utf-8", newline="") as file:
@@ -128,12 +128,12 @@ def arrivals(trace: Trace, dice: random.Random) -> list[Request]:
 
 
 def capacity(nodes: Iterable[Node]) -> int:
-    """All that they have free, in thousandths of a GPU."""
+    """All that the nodes have free, in thousandths of a GPU."""
     return sum(sum(node.free) for node in nodes)
 
 
 def outcomes(node: Node, request: Request) -> list[Node]:
-    """The states that the node can be in with it: for a share one for each GPU that has it, the fullest first."""
+    """The node's possible states with the request: for a share, one for each GPU with room, the fullest GPU first."""
     cpu, memory = node.cpu - request.cpu, node.memory - request.memory
     if cpu < 0 or memory < 0 or (request.models and node.model not in request.models):
         return []
@@ -173,7 +173,7 @@ def replay(trace: Trace, policy: Callable[[Trace, random.Random], Policy], seed:
 
 
 class Random:
-    """Any node that can take it, and any GPU there."""
+    """Chooses any node that can take the request, and any GPU there."""
 
     def __init__(self, _: Trace, dice: random.Random) -> None:
         self._dice = dice
@@ -186,9 +186,9 @@ class Random:
 
 
 class Ranked:
-    """The smallest key, and of equal ones the first name. A key is a function of states, so each is computed once.
+    """Chooses the smallest key, and of equal ones the first name. A key depends on states only: it is computed once.
 
-    For each kind of request the nodes wait in a heap, where those that changed since lie until they come up.
+    For each kind of request the nodes wait in a heap. A node that has changed since stays there until it comes up.
     """
 
     def __init__(self, key: Callable[[Node, Node, Request], Key]) -> None:
@@ -219,8 +219,8 @@ class Ranked:
 def usable_by(mix: Mix, *, cpu_counts: bool) -> Callable[[Node], float]:
     """How much of a node's free GPUs the usual requests can use: the mean over them, by how usual each is.
 
-    One more of them can use what is free on those GPUs that have room for it. If only such ones came, the CPU might end
-    before the GPUs: with `cpu_counts`, half of what is usable counts no further than the CPU lasts.
+    A request can use what is free on the GPUs that have room for it. If only such requests came, the CPU might end
+    before the GPUs: with `cpu_counts`, half of what is usable counts only as far as the CPU lasts.
     """
 
     @functools.cache
@@ -248,14 +248,14 @@ def usable_by(mix: Mix, *, cpu_counts: bool) -> Callable[[Node], float]:
 
 
 def mix_of(requests: Sequence[Request]) -> Mix:
-    """How usual each is, whatever memory it wants; the most usual first."""
+    """How usual each kind of request is, whatever memory it wants; the most usual first."""
     kinds = Counter(request._replace(cpu=request.cpu or _LEAST_CPU, memory=0) for request in requests)
     order = sorted(kinds, key=lambda kind: (kinds[kind], *kind[:4], sorted(kind.models)), reverse=True)
     return [(kind, kinds[kind] / len(requests)) for kind in order]
 
 
 def typical(mix: Mix) -> Mix:
-    """FGD's choice: the most usual ones, as parts of these."""
+    """FGD's choice: the most usual requests, each as a part of all that are chosen."""
     so_far = itertools.accumulate((part for _, part in mix), initial=0.0)
     chosen = [usual for usual, sum_before in zip(mix, so_far, strict=False) if sum_before < _TYPICAL]
     total = sum(part for _, part in chosen)
@@ -263,7 +263,7 @@ def typical(mix: Mix) -> Mix:
 
 
 def fgd(trace: Trace, _: random.Random) -> Policy:
-    """The original's: its score is a whole number, so that many are equal, and of those the first name decides."""
+    """FGD's policy. Its score is a whole number, so that many nodes are equal; then the first name decides."""
     usable = usable_by(typical(mix_of(trace.requests)), cpu_counts=False)
 
     def key(before: Node, after: Node, request: Request) -> Key:

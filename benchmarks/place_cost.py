@@ -30,7 +30,7 @@ HOSTS, GPUS, VGPUS, ROUNDS = 1000, 8, 10, 3
 
 
 def hosts() -> list[HostView]:
-    """Two kinds of them in turn, by name."""
+    """The hosts by name: every tenth has a vGPU, the others none."""
     empty = builders.host(*(builders.gpu(MDEV_VF, "A40", f"0000:{at:02x}:00.0") for at in range(1, GPUS + 1)), vms=2)
     used = builders.attached(empty, "vm01", "4Q")
     kinds = [used if number % 10 == 0 else empty for number in range(HOSTS)]

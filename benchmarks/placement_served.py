@@ -47,7 +47,7 @@ EMPTY: State = ()
 
 @dataclass(frozen=True, kw_only=True)
 class Board(abc.ABC):
-    """A board in a mode: `sizes` that a vGPU may have, in GiB; `largest`, all of it."""
+    """A board in a mode. `sizes`: those that a vGPU may have, in GiB. `largest`: the whole board's."""
 
     mode: modes.Mode
     sizes: tuple[int, ...]
@@ -145,7 +145,7 @@ def after(board: Board, state: State, size: int) -> State:
 
 
 def by_policy(policy: Policy) -> Callable[[Board, Sequence[State], int, Mapping[int, int]], int | None]:
-    """Core's policy, asked as placing does."""
+    """One of core's policies as a rule: it is asked as placing asks it."""
 
     def choose(board: Board, gpus: Sequence[State], size: int, usual: Mapping[int, int]) -> int | None:
         offered = [
@@ -187,7 +187,7 @@ def first_fit(board: Board, gpus: Sequence[State], size: int, _usual: Mapping[in
 
 
 def best_fit(board: Board, gpus: Sequence[State], size: int, _usual: Mapping[int, int]) -> int | None:
-    """The least free memory."""
+    """The GPU with the least free memory, of those that have room."""
     return max(_fits(board, gpus, size), key=lambda at: (_taken(gpus[at]), -at), default=None)
 
 
@@ -202,7 +202,7 @@ def pack_by_size(board: Board, gpus: Sequence[State], size: int, _usual: Mapping
 
 
 def largest_remaining(board: Board, gpus: Sequence[State], size: int, _usual: Mapping[int, int]) -> int | None:
-    """As many as possible of the largest size stay possible on the GPU, then of the next one."""
+    """The GPU that loses the least room for the largest size, then for the next one."""
 
     def loss(at: int) -> tuple[tuple[int, ...], int, int]:
         before, then = usable(board, gpus[at]), usable(board, after(board, gpus[at], size))
@@ -234,7 +234,7 @@ def packs(board: Board, gpus: int, sizes: Sequence[int]) -> bool:
 
 
 def requests(board: Board, gpus: int, mix: Mapping[int, int], load: float, seed: int) -> list[tuple[float, float, int]]:
-    """When each comes, when it leaves, and its size."""
+    """The requests, each as the times when it comes and leaves, and its size in GiB."""
     dice = random.Random(seed)
     sizes, weights = list(mix), list(mix.values())
     mean = sum(size * weight for size, weight in mix.items()) / sum(weights)

@@ -60,7 +60,7 @@ def main(parts: list[str]) -> int:
 
 
 def of_memory() -> list[Row]:
-    """200 hosts in one process, and 50."""
+    """The rows of 200 hosts in one process, beside 50."""
     rows: dict[int, list[dict[str, float]]] = {FEW: [], MANY: []}
     for _ in range(ROUNDS):
         for hosts, costs in rows.items():
@@ -84,7 +84,7 @@ def of_memory() -> list[Row]:
 
 
 def in_memory(hosts: int) -> dict[str, float]:
-    """What that takes in this process."""
+    """What two reconciles of that many hosts take in this process: CPU seconds and megabytes."""
     os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
     spent = memory_hosts.Spent()
     machines = [memory_hosts.MemoryHost(f"kvm{number:04}", VMS_OF_EACH, spent) for number in range(hosts)]
@@ -112,7 +112,7 @@ def in_memory(hosts: int) -> dict[str, float]:
 
 
 def of_plain() -> list[Row]:
-    """The host program alone."""
+    """The rows of the host program alone."""
     rows = []
     for framework in ("mdev-vf", "vendor-vfio"):
         runs = [_apart("plain", framework) for _ in range(ROUNDS)]
@@ -129,7 +129,7 @@ def of_plain() -> list[Row]:
 
 
 def on_plain_files(framework: str) -> dict[str, float]:
-    """The CPU of a step in ms, at the begin and at the end of making 100 vGPUs."""
+    """The CPU of a step in ms, at the beginning and at the end of making 100 vGPUs."""
     steps: list[float] = []
     inside = 0.0  # what the machine's own driver and files took
     with pytest.MonkeyPatch.context() as patch:
@@ -166,7 +166,7 @@ def on_plain_files(framework: str) -> dict[str, float]:
 
 
 def of_lab() -> list[Row]:
-    """100 VMs on one host, each time on a new one."""
+    """The rows of 100 VMs on one lab host, which is a new one in each round."""
     costs: dict[str, list[Cost]] = {"first": [], "again": []}
     own: dict[str, list[float]] = {name: [] for name in costs}
     with tempfile.TemporaryDirectory(prefix="vgpumgr-bench.") as folder:
@@ -209,7 +209,7 @@ def _cpu_of(pid: int) -> float:
 
 
 def _apart(part: str, argument: str) -> dict[str, float]:
-    """That part in a fresh process."""
+    """What a part takes in a fresh process."""
     argv = [sys.executable, "-m", "benchmarks.reconcile_cost", part, argument]
     answer: dict[str, float] = json.loads(
         subprocess.run(argv, env=environment(), stdout=subprocess.PIPE, check=True).stdout

@@ -43,7 +43,7 @@ def redirect(inventory: Path, port: int) -> int:
 
 
 def trust(known_hosts: Path, port: int, slow: int) -> None:
-    """The host's key holds on the slow line's port, too."""
+    """Make known_hosts accept the host's key on the slow line's port, too."""
     text = known_hosts.read_text(encoding="utf-8")
     more = [line.replace(f"]:{port} ", f"]:{slow} ") for line in text.splitlines() if f"]:{port} " in line]
     known_hosts.write_text(text + "\n".join([*more, ""]), encoding="utf-8")

@@ -71,7 +71,7 @@ def main() -> int:
 
 
 def imports_of_an_attach() -> float:
-    """The median of several processes, in seconds of CPU."""
+    """What the imports of an attach take, in seconds of CPU: the median of several processes."""
     with lab.up("mdev-vf") as running:
         argv = [sys.executable, "-c", _TELL, *ATTACH]
         text = subprocess.run(argv, env=running.environment, capture_output=True, text=True, check=True).stderr

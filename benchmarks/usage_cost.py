@@ -104,7 +104,7 @@ def _measure(samples: Samples, store: Path, plain: sqlite3.Connection, plain_pat
 
 
 def _usage_cost(store: Path) -> Cost:
-    """As a person runs it, the median of several. Without samples it says so, and ends well."""
+    """The cost of `usage` as a person runs it, the median of several. Without samples, too, it ends well."""
     environ = environment({"VGPUMGR_STORE": str(store)})
     return median([spent([PROGRAM, "usage", "--since", "24h"], environ) for _ in range(RUNS)])
 

@@ -17,7 +17,7 @@ name = "fewest-cards"
 
 
 def order(candidates: Sequence[Candidate], fleet: Fleet) -> Sequence[Candidate]:
-    """Cards in use, then those on the VM's NUMA nodes, then the one where usual requests lose the least room."""
+    """Cards in use come first; of these, those on the VM's NUMA nodes, then where usual requests lose least room."""
 
     def key(one: Candidate) -> tuple[object, ...]:
         far = bool(fleet.numa_nodes) and one.numa_node not in fleet.numa_nodes

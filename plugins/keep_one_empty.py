@@ -1,4 +1,4 @@
-"""Keep one card of each host empty for a vGPU that takes a card whole; beyond that, as least-fragmentation.
+"""Keep one card of each host empty for a vGPU that takes a card whole; else, choose as least-fragmentation does.
 
 vgpumgr_plugins: ../plugins
 vgpumgr_policy: keep-one-empty
