@@ -3,7 +3,7 @@
     .venv/bin/python -m benchmarks.change_cost [mdev-vf] [vendor-vfio]
 
 By hand: find where the type fits, create the vGPU, add it to the definition, read the definition; then the reverse.
-That records, checks and locks nothing. CPU is this side's, without the hosts'.
+The hand records, checks and locks nothing. CPU is the controller's, without the hosts'.
 """
 
 from __future__ import annotations

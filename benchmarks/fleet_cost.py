@@ -6,8 +6,8 @@ Lab hosts of two L40S with 32 VFs each and three VMs. Medians of seven, run in t
 a host is the difference from a list of one host. Ansible runs one shell task (forks=20, pipelining, no fact gathering)
 over new connections, as it would a minute after its last command. pyinfra runs the same as one `exec` with --parallel
 20, from an environment that `make bench` installs; without it its rows are missing. `ssh HOST python3 -c pass` is the
-lower bound. The hosts share this machine's cores. Two rows of bare ssh show their part: one sends the same program the
-same question and drops the answer, one prints the facts with cat and virsh.
+lower bound. The hosts share this machine's cores. Two rows of bare ssh show the hosts' part: one sends the same program
+the same question and drops the answer, one prints the facts with cat and virsh.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
     .venv/bin/python -m benchmarks.inventory_cost
 
-10,000 hosts declare 40,000 VMs (large_inventory.py). `Read` is what every command does with it, in a fresh process.
+10,000 hosts declare 40,000 VMs (large_inventory.py). `Read` is what every command does first, in a fresh process.
 `Planned` adds core's plan of each host, from a state in memory: two A40 with 32 VFs each, one host in fifty without a
 vGPU, the others as declared. Making that state is not counted. Growth is the time per host of 10,000 beside that of
 1,000. Ansible reads the same files with 1,000 hosts: all of them take it minutes, and more than in proportion.

@@ -82,7 +82,7 @@ class Cost(NamedTuple):
 
 
 def environment(more: Mapping[str, str] | None = None) -> dict[str, str]:
-    """This process's environment and `more`, without what some containers set and real machines do not have."""
+    """This process's environment and `more`, without PYTHONDONTWRITEBYTECODE, which only containers set."""
     environ = os.environ | (more or {})
     environ.pop("PYTHONDONTWRITEBYTECODE", None)
     return environ

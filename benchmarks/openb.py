@@ -1,7 +1,7 @@
 """A replay of the openb trace: requests for GPUs come one by one and none leaves, till they ask for more than there is.
 
 After FGD (Weng et al., "Beware of Fragmentation", USENIX ATC'23) and its simulator,
-github.com/hkust-adsl/kubernetes-scheduler-simulator (Apache-2.0). Each policy here is written anew from what those say.
+github.com/hkust-adsl/kubernetes-scheduler-simulator (Apache-2.0). Each policy here is written anew from these two.
 A request asks for CPU, memory, and a share of one GPU or some whole ones; a node that has them all can take it.
 A decision looks only at the nodes that changed since the last one for such a request.
 """
@@ -323,7 +323,7 @@ def _best_fit(_: Node, after: Node, __: Request) -> Key:
 
 
 def _gpu_packing(node: Node, _: Node, request: Request) -> Key:
-    """GPUs in use before free ones, and those before nodes that are wholly free."""
+    """GPUs in use come first, then free GPUs of nodes in use, then nodes that are wholly free."""
     wholly = node.free.count(WHOLE)
     if not request.size:
         return (0,)

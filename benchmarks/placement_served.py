@@ -221,7 +221,7 @@ def _taken(state: State) -> int:
 
 
 def packs(board: Board, gpus: int, sizes: Sequence[int]) -> bool:
-    """Whether a packer finds room for all of them together."""
+    """Whether a packer finds room for vGPUs of all these sizes together."""
     if isinstance(board, Equal):
         return sum(-(-sizes.count(size) // (board.largest // size)) for size in set(sizes)) <= gpus
     states: list[State] = [EMPTY] * gpus

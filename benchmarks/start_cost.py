@@ -3,8 +3,8 @@
     .venv/bin/python -m benchmarks.start_cost
 
 Medians of nine, run in turn. For the imports of an attach, a process imports in turn what a real attach in the lab had
-imported at its end, and reports its CPU. It is no test, because a loaded machine would fail it; what keeps it low, the
-imports, is tested in tests/unit/cli/test_startup.py and tests/acceptance/long/test_imports.py.
+imported at its end, and reports its CPU. This is no test, because a loaded machine would fail it. The imports, on which
+the cost depends, are tested in tests/unit/cli/test_startup.py and tests/acceptance/long/test_imports.py.
 """
 
 from __future__ import annotations

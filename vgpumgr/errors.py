@@ -183,7 +183,7 @@ class AmbiguousVm(RequestError):
 
 
 class UnknownGpu(RequestError):
-    """The host, or none of the hosts, has such a GPU."""
+    """There is no such GPU on the host, or on any of the hosts."""
 
 
 class UnknownVgpu(RequestError):

@@ -2,7 +2,7 @@
 
 GPUs of one kind are alike. So the model counts them: how many are bound to each size, in MIG mode how many have each
 set of GPU instances, and in mixed-size mode how many have a vGPU of a request at a placement id, as a flow from the
-start of the framebuffer to its end (arc flow; Valério de Carvalho, 1999). A flow in whole numbers is as many GPUs.
+start of the framebuffer to its end (arc flow; Valério de Carvalho, 1999). Each unit of the flow is a GPU.
 """
 
 from __future__ import annotations

@@ -38,7 +38,7 @@ class Timing:
     lock_wait_s: float = 60.0
     """For a host that another run has locked, and for the turn to divide quotas."""
     silent_wait_s: float = 2.0
-    """For a busy host before the run that it waits for is printed."""
+    """For a busy host, before it is printed which run we wait for."""
     reconnect_s: tuple[float, float] = (0.3, 1.0)
     """Bounds of the pause before a reconnect: many hosts behind one gateway must not reconnect all at once."""
     ending_s: float = 60.0

@@ -85,7 +85,8 @@ _COMMANDS: dict[str, dict[str, tuple[str, str, str]]] = {
 }
 
 
-_WHERE = ("--on", "--host", "--hosts", "--limit")  # other tools and commands name hosts by these; some of ours do not
+# Other tools and commands name hosts by these options; commands with an argument of _NAMED take them as arguments.
+_WHERE = ("--on", "--host", "--hosts", "--limit")
 _NAMED = {"hosts", "host", "chosen"}
 _EXTRA = re.compile(r"unexpected extra arguments? \(([^\s)]+)")
 _PROFILE = re.compile(r"(?:[A-Z0-9]+-)?\d+[ABCQ]")  # a guess at what was meant; core/driver/profiles.py reads them
@@ -303,7 +304,7 @@ def _near_miss(error: click.ClickException) -> str | None:
 
 
 def _missing_choice(error: click.ClickException) -> str | None:
-    """The values of a missing choice, in one line: click puts each on its own line, with tabs."""
+    """A missing choice and its values, in one line (click's has a line for each); None for any other error."""
     if not isinstance(error, click.MissingParameter) or error.param is None or error.param.name is None:
         return None
     if not isinstance(error.param.type, click.Choice):
@@ -324,7 +325,7 @@ def _bug(context: click.Context | None, argv: list[str], error: Exception) -> in
 
 
 def _settings(context: click.Context | None, argv: list[str]) -> Settings:
-    """The settings as far as they were parsed. `-o json` and `--log-format json` count even if they were not."""
+    """The settings as far as they were parsed. `-o json` and `--log-format json` count even if not parsed."""
     settings = settings_of(context) if context else Settings()
     words = " ".join(argv)
     if settings.output == "table" and any(

@@ -32,12 +32,12 @@ _UNSTORED = 60  # the number of rounds held in memory while they cannot be store
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retention:
-    """`every_s`: from one round to the next; None: one round.
+    """`every_s`: seconds from one round to the next; None: one round.
 
     Samples are kept for `keep_s`, or for less if they take more than `max_bytes`.
 
     `fleet`: all hosts of the inventory. The last readings of other hosts are deleted, otherwise a retired host would be
-    reported as missing forever; its samples stay as long as all others. `fleet` None: only a part of it is read.
+    reported as missing forever; its samples stay as long as all others. `fleet` None: not all hosts are read.
     """
 
     every_s: float | None

@@ -86,7 +86,7 @@ def defrag(context: Context, options: DefragOptions, consent: Consent[FleetPlan]
 def _ways_out(
     hosts: Sequence[tuple[HostView, HostDeclaration]], question: Question, author: tasks.Author
 ) -> Iterator[str]:
-    """What else would make room for one more, host by host."""
+    """What else would make room for one more of what is asked for, host by host."""
     for view, declared in hosts[:_MOST_ASKED]:
         room = to_come.with_room_kept(view, declared)
         way_out = remedies.of_one_more(room, question.wish, question.conditions, by=author.by, at=author.at)

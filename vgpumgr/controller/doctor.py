@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def examine(context: Context, hosts: Sequence[str] = ()) -> Fleet[tuple[Illness, ...]]:
-    """The illnesses of each host, the worst first. If libvirt is down, those of the hardware, and the error.
+    """The illnesses of each host, the worst first. A host without libvirt has those of its hardware, and an error.
 
     Raises UnknownHost before anything is read.
     """

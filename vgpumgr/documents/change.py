@@ -137,7 +137,7 @@ def row(slot: SlotResult) -> dict[str, object]:
 
 
 def together(result: RequestsResult, *, check: bool) -> dict[str, object]:
-    """The document of `attach` and `detach` for several VMs. Its plan is empty if one of them cannot be served."""
+    """The document of `attach` and `detach` for several VMs. The plan is empty if one VM holds back all others."""
     fleet_result = result.fleet
     assert fleet_result is not None
     host_of = {str(slot.error): slot.host for slot in result.slots}

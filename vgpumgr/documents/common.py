@@ -24,7 +24,7 @@ GRANT = ("asked_mib", "framebuffer_mib", "guest_mib", "waste_pct")
 
 
 def plain(value: Any) -> Any:
-    """A value as JSON's types. As dataclasses.asdict, but tuples become lists, and Enum members their values."""
+    """A value as JSON's types: a dataclass becomes an object, a tuple a list, and an Enum's member its value."""
     if is_dataclass(value):
         return {field.name: plain(getattr(value, field.name)) for field in fields(value)}
     if isinstance(value, Enum):

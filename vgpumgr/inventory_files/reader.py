@@ -64,7 +64,7 @@ def load(
     keep: Path | None = None,
     asks: bool = True,
 ) -> Inventory:
-    """The inventory at these paths; a later one wins, as in Ansible. `group`: as for build_inventory.
+    """The inventory at these paths; a later one wins, as in Ansible. `group`: whose hosts are hypervisors.
 
     `keep`: the folder where answers of ansible-inventory are kept. `asks`: it may be run; otherwise only a kept answer
     counts. Raises InventoryError with all problems at once.

@@ -253,7 +253,7 @@ def _print_answers(
 
 
 def _findings(facts: HostSnapshot) -> list[Finding]:
-    """Findings about GPUs that take less than they should."""
+    """Findings about GPUs that can take fewer vGPUs than they should."""
     from vgpumgr.core.evidence import blocked_write, lost
     from vgpumgr.core.placing import places
 

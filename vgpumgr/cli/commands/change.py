@@ -238,7 +238,7 @@ def detach(
 
 
 def _guard_wait(*others: str) -> None:
-    """Raises UsageError if --wait comes with one of these options: the later attach would not know it."""
+    """Raises UsageError if --wait comes with one of these options: a later attach would not know the option."""
     for name in filter(is_given, others):
         raise errors.UsageError(
             f"--wait and --{name.replace('_', '-')} cannot be combined",

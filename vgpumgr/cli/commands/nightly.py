@@ -281,7 +281,7 @@ def _finish(settings: Settings, job: str, texts: Sequence[str], folder: Path | N
 def _next(job: str, folder: Path | None) -> str:
     """The remark on how to make cron or systemd run the written files.
 
-    Neither may know the directory, if the user named one.
+    cron and systemd may not read a directory that the user named.
     """
     if job == "cron":
         return f"next: put it into {CRON_DIR}, where cron reads it" if folder else "cron reads it within a minute"

@@ -94,7 +94,7 @@ def apply_command(settings: Settings, *, hosts: tuple[str, ...], weeks: int, all
 
 
 def _lately(settings: Settings, weeks: int) -> History:
-    """What was attached in the last `weeks`. If the journal cannot be read, print a warning and return nothing."""
+    """What was attached in the last `weeks`. If the journal cannot be read, print a warning; it counts as empty."""
     from vgpumgr import errors
     from vgpumgr.controller import environment, lately
     from vgpumgr.core.model.attached import History

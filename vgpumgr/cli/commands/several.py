@@ -159,7 +159,7 @@ def _findings(result: RequestsResult) -> list[Finding]:
 
 
 def _undo(result: RequestsResult, words_again: Sequence[str]) -> str | None:
-    """The detach command for just the new vGPUs. None if there is none, or if a slot may have had a vGPU before."""
+    """The detach command for just the new vGPUs. None if no command does that, or a slot may have had a vGPU before."""
     first = result.slots[0].request
     only = _only_these(result.slots, first.count)
     if any(slot.outcome != Outcome.DONE or _had_something(slot.request) for slot in result.slots):

@@ -152,7 +152,7 @@ def _print_owners(settings: Settings, report: UsageReport, store: Samples) -> in
 
 
 def _rest_the_collector(command: click.Context) -> None:
-    """Stop the garbage collector until the command ends: it would take a tenth of the time and find nothing."""
+    """Stop the garbage collector until the command ends: it would take a tenth of that time and find nothing."""
     if gc.isenabled():
         gc.disable()
         command.call_on_close(gc.enable)

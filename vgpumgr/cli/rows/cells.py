@@ -89,7 +89,7 @@ def _moment(value: str) -> datetime.datetime | None:
 
 
 def or_else(read: Read, key: str) -> Read:
-    """`read`, but it gets the value of `key` if its own value is None."""
+    """`read`, but the value of `key` stands in for a None."""
 
     def either(value: Any, row: Row) -> str | None:
         return read(row.get(key) if value is None else value, row)

@@ -1,7 +1,7 @@
 """Which columns fit on a terminal's line, and how wide each is.
 
 Nothing is cut. In a table wider than the terminal, sentences are folded first, then names, down to their least widths.
-Columns are dropped, in order, only if that is not enough; what then remains is folded further.
+Columns are dropped, in order, only if that is not enough. The remaining ones are then folded further.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ def print_result(
     findings: Iterable[Iterable[Finding]],
 ) -> int:
     """Print the result for people (findings, failures, errors, the `closing` lines) or for programs (the document or
-    its rows, and the errors). Returns the exit code. `what` is the word for several errors.
+    its rows, and the errors). Returns the exit code. `what` follows the number of errors.
     """
     if settings.for_people:
         for group in findings:

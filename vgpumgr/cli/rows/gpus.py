@@ -239,7 +239,7 @@ PARTITION = View(
 
 
 def _fits(value: list[Row], row: Row) -> str:
-    """The first host where it fits, and how many more there are."""
+    """The first host where the wish fits by this mechanism, and how many more there are; or why there is none."""
     if not value:
         return f"no: {row['why_not']}"
     first = value[0]

@@ -121,7 +121,7 @@ def within(error: VgpumgrError) -> tuple[Sequence[str], str | None]:
 
 
 def _by_reason(details: Iterable[str]) -> list[str]:
-    """The lines. Lines about one GPU each that differ only in values, such as its address, are told once."""
+    """The lines. Lines about one GPU each that differ only in values, such as the GPU's address, are told once."""
     kinds: dict[tuple[bool, *tuple[str, ...]], list[tuple[str, str, list[str]]]] = {}
     for line in details:
         pci = next(iter(values(line)), None)

@@ -26,7 +26,7 @@ def moves(fleet: FleetPlan) -> str:
 
 
 def closing(found: Found, result: FleetResult, asked: str, elapsed_s: float) -> Iterator[str]:
-    """The last line. There is none if the guard of the run refused it or no host was planned: an error says so."""
+    """The last line. There is none if the guard refused the plan, or if no host was read: an error says so."""
     fits = "once" if found.after == 1 else f"{found.after} times"
     if result.guard is not None or not result.fleet.plans:
         return

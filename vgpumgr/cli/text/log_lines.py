@@ -1,6 +1,6 @@
 """stderr with `--log-format json`: a JSON object per line, both for the program's own messages and for log records.
 
-ts (RFC 3339, UTC) · level (debug info warning error critical) · message · host (null if no single one is meant) · run.
+Keys: ts (RFC 3339, UTC) · level (debug info warning error critical) · message · host (null unless one is meant) · run.
 `run` is the same on all lines of one process: systemd's $INVOCATION_ID, which its journal also has, else the pid.
 """
 

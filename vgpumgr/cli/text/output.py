@@ -289,7 +289,7 @@ def is_terminal(stream: TextIO | None) -> bool:
 
 
 def width(stream: TextIO | None = None) -> int | None:
-    """The columns of the terminal that the stream is, by default stdout; None if nothing limits a line."""
+    """The width of the stream's terminal (by default stdout's), in columns; None if nothing limits a line."""
     stream = sys.stdout if stream is None else stream
     if stream is None or not is_terminal(stream):
         return None

@@ -1,4 +1,4 @@
-"""Columns of cells as lines of a terminal's width: cells without room are dropped from the right, then names shrink."""
+"""Columns of cells as lines of a terminal's width. Columns without room are dropped from the right; names shrink."""
 
 from __future__ import annotations
 

@@ -121,7 +121,7 @@ def _move(view: View, key: str, *, page: int, count: int) -> View:
 
 
 def _moved(at: int, key: str, *, page: int, count: int) -> int | None:
-    """The position, of `count`, to which a key moves from `at`; None for a key that does not move."""
+    """The position (below `count`) to which a key moves from `at`; None for a key that does not move."""
     match key:
         case "up" | "k":
             at -= 1

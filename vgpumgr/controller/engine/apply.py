@@ -65,7 +65,7 @@ def _guard_ledger_writable(session: Session, plan: AnyPlan) -> None:
 
 
 def _lost_lease(session: Session, error: errors.VgpumgrError) -> errors.LeaseLost | None:
-    """LeaseLost if the host cut the connection because our lease had ended, so that nothing more is written."""
+    """LeaseLost if the host cut the connection because our lease had ended (then it writes nothing more); else None."""
     if not isinstance(error, errors.Unreachable):
         return None
     # After a timeout, a short retry is enough: a connection that has ended reports so at once.

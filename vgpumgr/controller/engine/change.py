@@ -51,9 +51,10 @@ def change(
     name: str,
     findings: tuple[Finding, ...] = (),
 ) -> ChangeResult[PlanT]:
-    """Do a task. `makes`: its plan's type. `asks`: it needs confirmation. `name`: its subject, for runs that wait.
+    """Do a task. `makes`: its plan's type. `asks`: the task needs confirmation. `findings`: from locating the host.
 
-    `findings` come from locating the host. Raises the plan's refusal, PlanOutdated, Declined, HostError or ApplyError.
+    `name`: the task's subject, which is shown to runs that wait for the host's lock. Raises the plan's refusal,
+    PlanOutdated, Declined, HostError or ApplyError.
     """
     context = session.context
     work = Work(what=f"{task.verb} {name}", todo=lambda _view, _declared: (task,), saved=tasks.needs_saved(task))

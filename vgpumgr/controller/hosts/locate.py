@@ -69,7 +69,7 @@ def find_vm(
     `opened` is called for each host whose session is open, before the host is queried. If there is only one candidate,
     it is not asked for names: `ahead` reads all that the caller needs.
 
-    Raises UnknownVm, AmbiguousVm, UnknownHost or the HostError of its host.
+    Raises UnknownVm, AmbiguousVm, UnknownHost, UsageError (--on is not the declared host), InventoryError or HostError.
     """
     hosts = candidates(context, vm, on)
 

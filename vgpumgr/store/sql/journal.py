@@ -102,7 +102,7 @@ def select_runs(path: Path, question: Question) -> Sequence[JournalEntry]:
 
 
 def count_attached(path: Path, since: str, until: str) -> Sequence[tuple[str, Sequence[str], int]]:
-    """Each host with the types of an attach's new vGPUs, and how many such attaches were done there in that time.
+    """Rows of host, types and number: that many attaches on the host made vGPUs of just these types in that time.
 
     A missing file, or one of an earlier version, has none. Raises StoreError; writes nothing.
     """

@@ -1,4 +1,4 @@
-"""The names that the journal knows, for completion: it waits for nobody, and is empty on any error."""
+"""The names that the journal knows, for completion. The look-up hardly waits, and any error gives no names."""
 
 from __future__ import annotations
 
