@@ -164,7 +164,7 @@ def replay(trace: Trace, policy: Callable[[Trace, random.Random], Policy], seed:
         arrived += request.size
         if choice:
             used += request.size
-            name, fleet.nodes[name] = choice  # the name first
+            name, fleet.nodes[name] = choice  # `name` is set first
             fleet.changed.append(name)
         # The original's figure for a percent of arrivals is the mean of all moments that round to it.
         if round(100 * arrived / total) == round(100 * ARRIVALS):

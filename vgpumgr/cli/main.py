@@ -220,7 +220,7 @@ def run(argv: list[str]) -> int:
             return result if isinstance(result, int) else 0
     except click.exceptions.Exit as leave:
         return leave.exit_code
-    except click.exceptions.NoArgsIsHelpError as found:  # `vgpumgr scheduler`: its help, as it is
+    except click.exceptions.NoArgsIsHelpError as found:  # `vgpumgr scheduler` prints its help as it is
         click.echo(found.format_message(), err=True)
         return errors.UsageError.exit_code
     except click.ClickException as found:

@@ -355,7 +355,7 @@ class HostResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FleetResult:
-    """The result of plan, reconcile or gc. `guard`: the refusal of the whole plan, after which nothing was changed.
+    """The result of a command for many hosts. `guard`: the refusal of the whole plan, after which nothing was changed.
 
     `findings`: the controller's own (a journal that cannot be written).
     """

@@ -65,7 +65,7 @@ def _afterwards(result: AnyResult) -> dict[str, object]:
 
 
 def of_fleet(result: FleetResult) -> dict[str, object]:
-    """The document of plan, reconcile and gc: the plans of many hosts."""
+    """The document of plan, reconcile, gc and other commands for many hosts: the plans of all."""
     return {"schema": PLAN if result.check else CHANGE, **fleet(result)}
 
 
@@ -102,7 +102,7 @@ def _of_inventory(findings: Iterable[Finding]) -> list[dict[str, object]]:
 
 
 def _task(host: str, result: TaskResult) -> dict[str, object]:
-    """The row of one task of a reconcile."""
+    """The row of one task on a host."""
     job = result.planned.task
     return {
         "host": host,

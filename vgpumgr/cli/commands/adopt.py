@@ -1,4 +1,4 @@
-"""adopt."""
+"""The command adopt: existing vGPUs come into a host's ledger."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""host certify."""
+"""The command host certify: what a host's driver answers, beside what vgpumgr believes of it."""
 
 from __future__ import annotations
 

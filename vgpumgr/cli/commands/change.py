@@ -1,4 +1,4 @@
-"""attach and detach."""
+"""The commands attach and detach."""
 
 from __future__ import annotations
 

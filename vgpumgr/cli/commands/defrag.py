@@ -1,4 +1,4 @@
-"""defrag."""
+"""The command defrag: idle vGPUs are moved so that a wish fits."""
 
 from __future__ import annotations
 

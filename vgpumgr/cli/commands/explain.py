@@ -1,4 +1,4 @@
-"""explain."""
+"""The command explain: which GPU would take a wish, as which type, and why."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""forget."""
+"""The command forget: delete what this controller stores about a gone VM or host."""
 
 from __future__ import annotations
 

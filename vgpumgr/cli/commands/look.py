@@ -1,4 +1,4 @@
-"""list, show, discover, profiles, render: these commands only read."""
+"""The commands list, show, discover, profiles and render. They only read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""cordon, uncordon, drain."""
+"""The commands cordon, uncordon and drain."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""migrate-framework."""
+"""The command migrate-framework: re-create vGPUs after the kernel or driver changed framework."""
 
 from __future__ import annotations
 

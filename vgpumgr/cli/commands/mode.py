@@ -1,4 +1,4 @@
-"""mode show and set."""
+"""The commands mode show and mode set."""
 
 from __future__ import annotations
 

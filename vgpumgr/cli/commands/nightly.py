@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 CRON_DIR = "/etc/cron.d"
 UNIT_DIR = "/etc/systemd/system"
-# The files of each job. Of a job of systemd, the last one is the unit to enable.
+# The files of each job. The last file of a systemd job is the unit to enable.
 _FILES = {
     "cron": ("vgpumgr",),
     "timer": ("vgpumgr-reconcile.service", "vgpumgr-reconcile.timer"),

@@ -1,4 +1,4 @@
-"""partition advise and apply."""
+"""The commands partition advise and partition apply."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""place."""
+"""The command place: where VMs that do not exist yet would get their vGPUs."""
 
 from __future__ import annotations
 

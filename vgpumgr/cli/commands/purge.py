@@ -1,4 +1,4 @@
-"""host purge."""
+"""The command host purge: remove all of vgpumgr from a host."""
 
 from __future__ import annotations
 

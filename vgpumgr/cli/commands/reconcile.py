@@ -1,4 +1,4 @@
-"""plan and reconcile."""
+"""The commands plan and reconcile."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""reserve."""
+"""The command reserve: keep places for VMs to come, list them, give them up."""
 
 from __future__ import annotations
 

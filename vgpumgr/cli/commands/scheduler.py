@@ -1,4 +1,4 @@
-"""scheduler show and set."""
+"""The commands scheduler show and scheduler set."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""units."""
+"""The command units: what 1 fGPU, 0.1 GPU and 4G are on each board."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""waiting."""
+"""The command waiting: which slots wait for room."""
 
 from __future__ import annotations
 

@@ -116,4 +116,4 @@ def _collect(context: click.Context, kwargs: dict[str, Any]) -> None:
     for name in Settings.__dataclass_fields__:
         value = kwargs.pop(name, None)
         if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
-            values[name] = values.get(name, ()) + value if isinstance(value, tuple) else value  # -i, of both places
+            values[name] = values.get(name, ()) + value if isinstance(value, tuple) else value  # -i: of both places

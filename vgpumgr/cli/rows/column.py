@@ -91,7 +91,7 @@ class View:
             return
         key, *tail = path
         for below in listed(one.get(key)):
-            # `hosts.name` is the name of each of the hosts.
+            # Within the list `hosts`, `hosts.name` is each object's `name`.
             values = {
                 column: at(below, where.removeprefix(f"{key}."))
                 for column, where in self.shared.items()

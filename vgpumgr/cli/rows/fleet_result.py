@@ -1,4 +1,4 @@
-"""What reconcile and gc print about a whole fleet once they are done."""
+"""What reconcile, gc and other commands for many hosts print once they are done."""
 
 from __future__ import annotations
 

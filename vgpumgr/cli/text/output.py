@@ -152,7 +152,7 @@ def print_document(settings: Settings, document: Mapping[str, object]) -> None:
     if settings.output == "yaml":
         import yaml
 
-        write(yaml.safe_dump(json.loads(json.dumps(document)), sort_keys=False))  # a Message is no str to yaml
+        write(yaml.safe_dump(json.loads(json.dumps(document)), sort_keys=False))  # yaml refuses a Message
     else:
         print_json(document)
 

@@ -45,7 +45,7 @@ _GPU_HEADS = tuple(
 _BELOW = 3  # lines: the head of the VMs, one VM, and the foot
 _KEY = 13  # a key and the blanks around it, in the help
 _LEAST_MEANING = 10
-_ROOMY = 16  # from so many lines on, a blank one divides GPUs and VMs
+_ROOMY = 16  # from this height on, a blank line divides GPUs and VMs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -41,9 +41,10 @@ class Trace:
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """A table that can have rows about a VM or host. `condition` selects them; `since`: the table's first version.
+    """A table that can have rows about a VM or host. `condition` selects them.
 
-    `kept`: the assignment that takes the VM out of a row, which stays.
+    `since`: the schema's first version that has the table. `kept`: the assignment that takes the VM out of a row, which
+    stays; None: the row is deleted.
     """
 
     what: str

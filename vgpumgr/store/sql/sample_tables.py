@@ -70,7 +70,7 @@ SCHEMA = file.Schema(
             )) WHERE json_type(round, '$.reading') = 'object'
             """,
         ),
-        (  # and its mode, and who holds its vGPUs
+        (  # rounds know a GPU's mode and who holds its vGPUs: of older ones they are unknown
             """
             UPDATE host SET round = json_set(round, '$.reading.gpus', (
                 SELECT json_group_array(json_set(value, '$.mode', NULL, '$.holders', json_array()))
@@ -91,7 +91,7 @@ SCHEMA = file.Schema(
 
 
 RUNS_SINCE = 2  # the version that has the tables of runs
-OFF_SINCE = 5  # and the one that has the vGPUs that are off
+OFF_SINCE = 5  # the version that has the vGPUs that are off
 BUCKET = (
     *("id", "series", "samples", "observed_us"),
     *(f"{engine}_{name}" for engine in ENGINES for name in ("measured_us", "busy", "histogram")),
