@@ -45,7 +45,7 @@ class History:
         self._readings = 0
 
     def add(self, rounds: Iterable[Round]) -> None:
-        """Add one reading of all hosts. What the reading lacks gets an unknown value; what has no other is forgotten."""
+        """Add one reading of all hosts. What it lacks gets an unknown value; what has no other is forgotten."""
         rounds = tuple(rounds)
         uses = {key_of(row): _of_vgpu(row) for row in live.rows(rounds)}
         for one in rounds:
