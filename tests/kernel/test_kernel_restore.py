@@ -187,6 +187,7 @@ def test_virtual_functions_that_come_late_are_waited_for_and_those_that_never_co
 
 
 def state(vm: Vm) -> str:
+    """What `host status` says of the installation."""
     (host,) = vgpumgr(vm, "host", "status", HOST, "-o", "json").document["hosts"]
     return str(host["state"])
 

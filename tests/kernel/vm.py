@@ -37,7 +37,7 @@ _READY = "HOST-VM-READY"
 _BOOT_S = 800.0
 _COMMAND_S = 600.0
 _LOGIN_S = 300.0
-_PATIENCE_S = "120"  # an emulated host on a busy machine is slow to answer; the program's own default is for real ones
+PATIENCE_S = "120"  # an emulated host on a busy machine is slow to answer; the program's own default is for real ones
 _CONTROL = "ssh"  # the master's socket
 _MEMORY_MIB = 1536
 # One processor, because two host VMs share the two cores of CI: with two each, everything takes a fifth longer. There may be a second
@@ -160,7 +160,7 @@ class Vm:
     ) -> Controller:
         """Start `vgpumgr ARGUMENTS` and do not wait for it. `interference`: see tests/crash/interference.py."""
         return zygote().start(
-            "--timeout", _PATIENCE_S, *arguments, env=self.environment, text=text or "", interference=interference
+            "--timeout", PATIENCE_S, *arguments, env=self.environment, text=text or "", interference=interference
         )
 
     # its life
