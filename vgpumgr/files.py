@@ -1,4 +1,4 @@
-"""Reads a whole file that a user or a configuration names, up to a size limit.
+"""Reads a whole file that a user or a configuration names, up to a size limit; replaces one as a whole.
 
 Only regular files are read: a pipe can block a command forever, and /dev/zero has no end.
 """
@@ -10,7 +10,7 @@ import os
 import stat
 from pathlib import Path
 
-__all__ = ["MIB", "MOST_BYTES", "bounded", "expanded", "home", "read_bytes"]
+__all__ = ["MIB", "MOST_BYTES", "bounded", "expanded", "home", "read_bytes", "replace"]
 
 MIB = 1024 * 1024
 MOST_BYTES = 64 * MIB  # the known_hosts of 100,000 hosts, the plan of 50,000 VMs
@@ -38,6 +38,21 @@ def bounded(data: bytes, most: int) -> bytes:
     if len(data) > most:
         raise OSError(errno.EFBIG, f"larger than {most // MIB} MiB")
     return data
+
+
+def replace(path: Path, data: bytes) -> None:
+    """Give the file this content, mode 0644, at once. Raises OSError; the old one is there then."""
+    import tempfile  # noqa: PLC0415 -- seldom needed
+
+    descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".new", dir=path.parent)
+    new = Path(name)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+            os.fchmod(file.fileno(), 0o644)
+        new.replace(path)
+    finally:
+        new.unlink(missing_ok=True)
 
 
 def expanded(path: str) -> Path:

@@ -57,6 +57,11 @@ def render_job(name: str, **values: object) -> str:
     return _render(name, **values) + "\n"
 
 
+def render_page(name: str, **values: object) -> str:
+    """A page of HTML. Values are escaped."""
+    return _render(name, **values)
+
+
 def _render(name: str, **values: object) -> str:
     import jinja2
 
@@ -74,7 +79,7 @@ def environment() -> jinja2.Environment:
     return jinja2.Environment(
         loader=jinja2.FunctionLoader(resources.template_text),
         # Shells, cron, systemd and modprobe have their own quoting.
-        autoescape=jinja2.select_autoescape(("xml.j2",), default=False),
+        autoescape=jinja2.select_autoescape(("xml.j2", "html.j2"), default=False),
         undefined=jinja2.StrictUndefined,
         keep_trailing_newline=False,
     )

@@ -195,6 +195,7 @@ def _mixed(site: _Site) -> None:
     site.run("attach vm01 --profile 8Q --slot vgpu1 --gpu-id 0000:81:00.0 --on kvm01")
     site.run("attach vm01 --profile 12Q --slot vgpu2 --wait --on kvm01", "change")
     site.run("waiting", "waiting")
+    site.run("report", "report")
     site.run("detach vm01 --slot vgpu1 --yes --on kvm01")
     site.run("detach vm01 --slot vgpu2 --yes --on kvm01", "change")
     site.run("mode set mixed-size --on kvm01 --gpu-id 0000:41:00.0 --yes", "change")

@@ -79,6 +79,7 @@ RUNS: dict[str, tuple[tuple[str, ...], str, int]] = {
     "top": (("top",), "top", 0),
     "collect": (("collect",), "collect", 0),
     "usage": (("usage",), "usage", 0),
+    "report": (("report",), "report", 0),
     "inventory check": (("inventory", "check"), "inventory", 0),
     "scheduler show": (("scheduler", "show", HOST), "scheduler", 0),
     "scheduler set --check": (("scheduler", "set", *ON, *GPU, *FIXED, "--check"), "plan", 3),

@@ -27,12 +27,17 @@ if TYPE_CHECKING:
     from vgpumgr.core.reconcile.host_plan import HostPlan
     from vgpumgr.core.reconcile.planned import PlannedTask
     from vgpumgr.core.reconcile.purging import PurgePlan
+    from vgpumgr.core.reconcile.who_waits import WaitingSlot
+    from vgpumgr.core.report.cards import Card
     from vgpumgr.core.report.listing import VgpuRow
     from vgpumgr.core.report.modes import ModeRow
     from vgpumgr.core.report.schedulers import SchedulerRow
     from vgpumgr.core.slot.kept import KeptPlan
     from vgpumgr.core.slot.plan import AnyPlan
     from vgpumgr.core.step import Step
+    from vgpumgr.core.usage.by_owner import OwnerUse
+    from vgpumgr.core.usage.usage_rows import UsageRow
+    from vgpumgr.core.usage.usage_window import Window
     from vgpumgr.errors import Success, UnknownVm, VgpumgrError
     from vgpumgr.names import HostName, PciAddress
     from vgpumgr.store.sql.forgetting import Kind, Trace
@@ -191,6 +196,30 @@ class VgpuList:
     @property
     def findings(self) -> tuple[Finding, ...]:
         return tuple(finding for host in self.fleet.views for finding in host.findings)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostReport:
+    """What `report` keeps of a host."""
+
+    cards: tuple[Card, ...]
+    waiting: tuple[WaitingSlot, ...]
+    findings: tuple[Finding, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SiteReport:
+    """The state of the hosts at `made_at` (RFC 3339, UTC), and what was used on them in the window.
+
+    `owners`: the sums of what was used, by owner. `used` and `owners` are empty if nothing was ever collected.
+    """
+
+    fleet: Fleet[HostReport]
+    made_at: str
+    window: Window
+    used: tuple[UsageRow, ...]
+    owners: tuple[OwnerUse, ...]
+    findings: tuple[Finding, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -94,15 +94,15 @@ def usage(report: UsageReport, store: Path, owners: Iterable[OwnerUse] | None = 
             "to": _utc(report.window.until_us),
             "step_s": report.window.step_s,
             "every_s": report.every_s,
-            "vgpus": [_used(row) for row in report.rows],
-            "owners": None if owners is None else [_owner(use) for use in owners],
+            "vgpus": [used(row) for row in report.rows],
+            "owners": None if owners is None else [owner(use) for use in owners],
             "not_judged": None if report.not_judged is None else [_not_judged(row) for row in report.not_judged],
         },
         found=report.findings,
     )
 
 
-def _used(row: UsageRow) -> dict[str, object]:
+def used(row: UsageRow) -> dict[str, object]:
     """The row of one vGPU's usage. Unknown values are null."""
     engines = {
         name: {
@@ -127,7 +127,8 @@ def _used(row: UsageRow) -> dict[str, object]:
     }
 
 
-def _owner(use: OwnerUse) -> dict[str, object]:
+def owner(use: OwnerUse) -> dict[str, object]:
+    """The row of the sums of one owner."""
     hours = {"vgpu": use.hours, "gpu": use.gpu_hours, "gpu_used": use.used, "framebuffer_gib": use.gib_hours}
     return {
         "owner": use.owner,

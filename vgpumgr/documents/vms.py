@@ -96,17 +96,19 @@ def render(name: VmName, hostdevs: Iterable[tuple[Slot, str]], *, validated_by: 
 
 def waiting(fleet: Fleet[View], rows: Iterable[WaitingSlot]) -> dict[str, object]:
     """The document of the slots that wait for room."""
-    slots = [
-        {
-            **common.pick(row, "vm", "slot", "host", "asked", "priority", "since", "by", "origin"),
-            "fits_now": row.refused is None,
-            "why": None if row.refused is None else row.refused.what,
-            "details": [] if row.refused is None else [*row.refused.details],
-            "hint": None if row.refused is None else row.refused.hint,
-        }
-        for row in rows
-    ]
-    return common.of_fleet("vgpumgr.waiting/1", fleet, {"slots": slots})
+    return common.of_fleet("vgpumgr.waiting/1", fleet, {"slots": [waiting_slot(row) for row in rows]})
+
+
+def waiting_slot(row: WaitingSlot) -> dict[str, object]:
+    """The row of one slot that waits."""
+    refused = row.refused
+    return {
+        **common.pick(row, "vm", "slot", "host", "asked", "priority", "since", "by", "origin"),
+        "fits_now": refused is None,
+        "why": None if refused is None else refused.what,
+        "details": [] if refused is None else [*refused.details],
+        "hint": None if refused is None else refused.hint,
+    }
 
 
 def restarts(fleet: Fleet[View], rows: Iterable[Waiting]) -> dict[str, object]:

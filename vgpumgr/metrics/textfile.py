@@ -2,38 +2,26 @@
 
 from __future__ import annotations
 
-import os
 import shlex
-import tempfile
-from pathlib import Path
+from typing import TYPE_CHECKING
 
+from vgpumgr import files
 from vgpumgr.errors import ExportError
 
+if TYPE_CHECKING:
+    from pathlib import Path
+
 SUFFIX = ".prom"  # the collector reads no other files, so it ignores the temporary one
-_MODE = 0o644
 
 
 def write(path: Path, page: bytes) -> None:
-    """Replace `path` with `page`, written to a temporary file, then renamed. On ExportError nothing has changed."""
+    """Replace `path` with `page`. On ExportError nothing has changed."""
+    folder = path.parent
     try:
-        descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".new", dir=path.parent)
+        files.replace(path, page)
+    except (FileNotFoundError, NotADirectoryError) as error:
+        hint = f"create the folder that node_exporter's --collector.textfile.directory names: {folder}"
+        raise ExportError(f"{path} cannot be written: {error.strerror}", hint=hint) from error
     except OSError as error:
-        missing = isinstance(error, FileNotFoundError | NotADirectoryError)
-        raise ExportError(
-            f"{path} cannot be written: {error.strerror}",
-            hint=f"create the folder that node_exporter's --collector.textfile.directory names: {path.parent}"
-            if missing
-            else f"the user who runs this must be able to write to the folder {path.parent}",
-        ) from error
-    new = Path(name)
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(page)
-            os.fchmod(file.fileno(), _MODE)
-        new.replace(path)
-    except OSError as error:
-        raise ExportError(
-            f"{path} cannot be written: {error.strerror}", hint=f"see `df {shlex.quote(str(path.parent))}`"
-        ) from error
-    finally:
-        new.unlink(missing_ok=True)
+        hint = f"the user who runs this must be able to write to {folder}; see `df {shlex.quote(str(folder))}`"
+        raise ExportError(f"{path} cannot be written: {error.strerror}", hint=hint) from error

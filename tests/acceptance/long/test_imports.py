@@ -102,6 +102,7 @@ TABLE_OF_COMMANDS = {
     "migrate-framework": case("migrate-framework kvm01", PLACE),  # there is nothing to migrate
     "partition apply": case("partition apply kvm01 --weeks 0", PLACE),
     "waiting": case("waiting kvm01", PLACE),
+    "report": case("report kvm01", PLACE | TABLE),
     "reconcile": case("reconcile --yes", HOST | STORE),  # nothing is declared; for `export`
     "host purge": case("host purge kvm02 --yes", HOST | STORE),
     "scheduler set": case("scheduler set --on kvm02 --gpu-id 0000:41:00.0 --policy equal-share --yes", HOST | STORE),

@@ -37,7 +37,7 @@ def guard_out(settings: Settings, out: str | None) -> None:
 def write(out: str, document: Mapping[str, object], *, option: str = "--out") -> None:
     """Save a document in the file `out`. Raises UsageError, which names `option`, if the file cannot be written."""
     try:
-        Path(out).write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+        files.replace(Path(out), f"{json.dumps(document, indent=1)}\n".encode())
     except OSError as error:
         raise errors.UsageError(
             f"{option}: {out} cannot be written: {error.strerror}", hint="choose another file"

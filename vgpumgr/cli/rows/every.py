@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from vgpumgr.cli.rows import certify, doctor, gpus, hosts, mig, profiles, runs, things, usage, vgpus
+from vgpumgr.cli.rows import certify, doctor, gpus, hosts, mig, profiles, report, runs, things, usage, vgpus
 
 if TYPE_CHECKING:
     from vgpumgr.cli.rows.column import View
@@ -16,6 +16,7 @@ VIEWS: Final[dict[str, View]] = {
     "drain": vgpus.DRAIN,
     "plan": runs.RECONCILE,
     "doctor": doctor.DOCTOR,
+    "report": report.REPORT,
     "discover": gpus.DISCOVER,
     "mode show": gpus.MODE,
     "scheduler show": gpus.SCHEDULER,

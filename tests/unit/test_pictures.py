@@ -1,0 +1,35 @@
+"""A bar's parts lie side by side and fill it, whatever is known of their sizes."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from vgpumgr import pictures
+
+BLOCKS = st.builds(
+    lambda kind, mib: {"kind": kind, "mib": mib, "name": None, "slot": None, "type_name": "A40-8Q", "owner": None},
+    st.sampled_from(["used", "foreign", "free"]),
+    st.none() | st.integers(0, 1 << 20),
+)
+
+
+@given(st.none() | st.integers(1, 1 << 20), st.lists(BLOCKS, max_size=20))
+def test_the_parts_of_a_bar_fill_it_and_do_not_overlap(mib: int | None, blocks: list[dict[str, Any]]) -> None:
+    parts = pictures.parts({"mib": mib, "blocks": blocks})
+    assert len(parts) == max(1, len(blocks))
+    for one, other in itertools.pairwise(parts):
+        assert one.x + one.width == pytest.approx(other.x, abs=0.01)
+    assert all(part.width >= 0 for part in parts)
+    assert parts[-1].x + parts[-1].width <= 100.1
+
+
+def test_a_bar_is_said_in_words_too() -> None:
+    block = {"kind": "used", "mib": 4096, "name": "vm01", "slot": "vgpu0", "type_name": "A40-4Q", "owner": "team-a"}
+    gpu = {"board": "A40", "gpu": "0000:41:00.0", "host": "kvm01", "mib": 49152, "blocks": [block]}
+    said = "A40 0000:41:00.0 of kvm01, 48 GiB: vm01, vgpu0, A40-4Q, team-a, 4 GiB, in use"
+    assert pictures.said(gpu) == said

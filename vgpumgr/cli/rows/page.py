@@ -1,0 +1,92 @@
+"""The report for people: a page and Markdown, which have the same tables."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from vgpumgr import pictures, templates
+from vgpumgr.cli.rows import layout
+from vgpumgr.cli.rows.report import REPORT
+from vgpumgr.cli.rows.runs import WAITING
+from vgpumgr.cli.rows.usage import OWNERS, USAGE
+from vgpumgr.cli.text import sparkline
+from vgpumgr.lean_imports import lean_imports
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from vgpumgr.cli.rows.cells import Row
+    from vgpumgr.cli.rows.column import Column
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Table:
+    """A table of the report, its cells as for a person. `none`: what is said in place of no rows."""
+
+    title: str
+    columns: tuple[Column, ...]
+    rows: tuple[tuple[str, ...], ...]
+    none: str
+
+
+def html(document: Row) -> str:
+    """The page: one file, without scripts, that needs nothing else."""
+    return templates.render_page(
+        "report.html.j2",
+        page=document,
+        tables=[*_tables(document)],
+        key=pictures.KEY.items(),
+        parts=pictures.parts,
+        said=pictures.said,
+        memory=pictures.memory,
+    )
+
+
+def markdown(document: Row) -> str:
+    """The same as Markdown, for a chat or a ticket."""
+    with lean_imports():
+        import tabulate
+
+    lines = ["# vGPU report", "", _escaped(document["made_at"])]
+    lines += [
+        f"- **{_escaped(one['host'])} was not read**: {_escaped(one['message'])}" for one in document["unreached"]
+    ]
+    for table in (_table("GPUs", REPORT.table, document["gpus"], "No GPU was read."), *_tables(document)):
+        rows = [[*map(_escaped, row)] for row in table.rows]
+        heads = [one.head for one in table.columns]
+        align = ["right" if one.is_number else "left" for one in table.columns]
+        text = (
+            tabulate.tabulate(rows, heads, tablefmt="github", disable_numparse=True, colalign=align)
+            if rows
+            else table.none
+        )
+        lines += ["", f"## {table.title}", "", text]
+    lines += ["", "## Findings", ""]
+    lines += [f"- {_escaped(text)}" for text in dict.fromkeys(one["text"] for one in document["findings"])] or [
+        "There are none."
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _tables(document: Row) -> Iterator[Table]:
+    waiting = tuple(one for one in WAITING.columns if one.in_table or one.is_prose)
+    yield _table("Who waits for room", waiting, document["waiting"], "No slot waits.")
+    usage = tuple(replace(one, read=_bars) if one.key == "sm.series" else one for one in USAGE.table)
+    none = "Nothing was collected: `vgpumgr collect` takes samples."
+    yield _table("What the vGPUs used", usage, document["vgpus"], none)
+    yield _table("Owners", OWNERS.table, document["owners"], none)
+
+
+def _table(title: str, columns: tuple[Column, ...], rows: Sequence[Row], none: str) -> Table:
+    return Table(title=title, columns=columns, rows=tuple(map(tuple, layout.texts(columns, rows))), none=none)
+
+
+def _bars(value: Sequence[float | None] | None, _row: Row) -> str | None:
+    return None if value is None else sparkline.sparkline(value, sparkline.BLOCKS)
+
+
+def _escaped(text: Any) -> str:
+    """A text without Markdown's own characters, on one line."""
+    return re.sub(r"([\\`*_{}\[\]<>#|~]|^[-+])", r"\\\1", " ".join(str(text).split()))

@@ -1,0 +1,82 @@
+"""A GPU as a picture: where each part of it lies on a bar, and what it says. Templates draw it as SVG.
+
+Positions are percentages of the bar's width, so that one picture fits a phone and a wall.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    Row = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """A part of a bar, from `x` on. `lines`: what is written on it, as far as that fits; `title` says it in full."""
+
+    kind: str
+    x: float
+    width: float
+    lines: tuple[str, ...]
+    title: str
+
+
+def parts(gpu: Row) -> tuple[Part, ...]:
+    """The parts of the bar of a GPU, as the document of `report` has it. Blocks of unknown size share what is left."""
+    blocks: Sequence[Row] = gpu["blocks"]
+    known = sum(one["mib"] or 0 for one in blocks)
+    unknown = sum(one["mib"] is None for one in blocks)
+    whole = max(gpu["mib"] or 0, known, 1)
+    rest = (whole - known) / unknown if unknown else 0.0
+    if unknown and not rest:
+        whole, rest = whole + unknown, 1.0
+    result: list[Part] = []
+    x = 0.0
+    for one in blocks or ({"kind": "unknown", "mib": None, "name": None, "type_name": None},):
+        width = 100 * ((one["mib"] or rest or whole) / whole)
+        lines = tuple(text for text in _lines(one) if text)
+        result.append(Part(kind=one["kind"], x=round(x, 3), width=round(width, 3), lines=lines, title=_title(one)))
+        x += width
+    return tuple(result)
+
+
+def said(gpu: Row) -> str:
+    """The picture in words, for those who cannot see it."""
+    head = f"{gpu['board'] or 'GPU'} {gpu['gpu']} of {gpu['host']}, {memory(gpu['mib'])}"
+    return f"{head}: {'; '.join(map(_title, gpu['blocks'])) or 'its parts are unknown'}"
+
+
+def memory(mib: int | None) -> str:
+    """An amount of memory: 4 GiB, 1.5 GiB; ? if unknown."""
+    return "?" if mib is None else f"{round(mib / 1024, 1):g} GiB"
+
+
+# what a block of each kind is
+KEY = {
+    "used": "in use",
+    "idle": "not in use",
+    "awaited": "gone, comes back with reconcile",
+    "foreign": "not vgpumgr's",
+    "unknown": "whose it is, is unknown",
+    "instance": "GPU instance without vGPU",
+    "reserved": "reserved",
+    "stranded": "stranded (free, and useless for usual requests)",
+    "free": "free",
+}
+
+
+def _lines(block: Row) -> tuple[str | None, ...]:
+    match block["kind"]:
+        case "free" | "stranded" as kind:
+            return kind, memory(block["mib"])
+        case kind:
+            return block["name"] or kind, block["type_name"]
+
+
+def _title(block: Row) -> str:
+    of_vm = (block.get("name"), block.get("slot"), block["type_name"], block.get("owner"))
+    return ", ".join([*(text for text in of_vm if text), memory(block["mib"]), KEY[block["kind"]]])
