@@ -41,9 +41,15 @@ def bounded(data: bytes, most: int) -> bytes:
 
 
 def replace(path: Path, data: bytes) -> None:
-    """Give the file this content, mode 0644, at once. Raises OSError; the old one is there then."""
+    """Give the file this content, mode 0644, at once. Raises OSError; the old one is there then.
+
+    A link, a pipe or a device, such as /dev/stdout, is written to and stays what it is.
+    """
     import tempfile  # noqa: PLC0415 -- seldom needed
 
+    if path.is_symlink() or (path.exists() and not path.is_file()):
+        path.write_bytes(data)
+        return
     descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".new", dir=path.parent)
     new = Path(name)
     try:

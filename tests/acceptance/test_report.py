@@ -71,6 +71,13 @@ def test_rows_have_what_is_free_and_who_has_the_rest(site: Near) -> None:
     assert vgpumgr(site, "report", "-o", "name", code=4).out == "kvm01/0000:41:00.0\nkvm01/0000:81:00.0\n"
 
 
+def test_a_link_is_written_through(site: Near, tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(tmp_path / "file")
+    vgpumgr(site, "report", "--markdown", str(tmp_path / "link"), code=4)
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "file").read_text().startswith("# vGPU report\n")
+
+
 def test_a_file_that_cannot_be_written_is_named_and_the_old_one_stays(site: Near, tmp_path: Path) -> None:
     ran = vgpumgr(site, "report", "--html", str(tmp_path / "none" / "r.html"), code=2)
     assert "r.html cannot be written: No such file or directory" in ran.err

@@ -25,6 +25,7 @@ ELSEWHERE = {
     "vgpumgr.controller.adopt": "acceptance/long/test_lost_ledger.py",
     "vgpumgr.controller.install_files": "unit/cli/commands/test_nightly.py",
     "vgpumgr.controller.of_board": "acceptance/test_of_board.py",
+    "vgpumgr.controller.site_report": "acceptance/test_report.py",
     "vgpumgr.core.evidence.ending": "unit/core/slot/test_detach.py",
     "vgpumgr.core.evidence.preflight": "unit/core/evidence/test_preflight.py",  # through the plans that ask it
     "vgpumgr.core.evidence.saved_states": "unit/core/slot/test_detach.py",
@@ -33,6 +34,7 @@ ELSEWHERE = {
     "vgpumgr.core.report.schedulers": "unit/core/gpu/test_scheduler.py",
     "vgpumgr.core.usage.live": "unit/cli/top/test_frames.py",
     "vgpumgr.documents.inventory": "unit/cli/commands/test_inventory.py",
+    "vgpumgr.documents.report": "acceptance/test_report.py",
     "vgpumgr.documents.usage": "unit/cli/commands/test_usage.py",
     "vgpumgr.metrics.page": "unit/core/usage/test_metrics.py",
     "vgpumgr.metrics.textfile": "unit/cli/commands/test_export.py",

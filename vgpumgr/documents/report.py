@@ -32,7 +32,8 @@ def report(found: SiteReport) -> dict[str, object]:
 
 def _gpu(card: Card) -> dict[str, object]:
     return {
-        **common.pick(card, "host", "gpu", "board", "mode", "mib", "closed"),
+        **common.pick(card, "host", "gpu", "board", "mode", "mib"),
         **common.pick(card, "taken_mib", "reserved_mib", "free_mib", "stranded_mib"),
         "blocks": common.plain(card.blocks),
+        "closed": card.closed,
     }

@@ -59,6 +59,16 @@ def lines(
     return (line.rstrip() for line in text.split("\n")[below:])
 
 
+def markdown(columns: Sequence[Column], cells: Sequence[Sequence[str]]) -> str:
+    """The table in Markdown. The caller has escaped the cells."""
+    with lean_imports():
+        import tabulate
+
+    align = ["right" if one.is_number else "left" for one in columns]
+    heads = [one.head for one in columns]
+    return tabulate.tabulate(cells, heads, tablefmt="github", disable_numparse=True, colalign=align)
+
+
 def _head(column: Column, width: int) -> list[str]:
     parts = wrapped(column.head, width)
     return [part.rjust(width) if column.is_number else part.ljust(width) for part in parts]

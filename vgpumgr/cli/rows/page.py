@@ -12,7 +12,6 @@ from vgpumgr.cli.rows.report import REPORT
 from vgpumgr.cli.rows.runs import WAITING
 from vgpumgr.cli.rows.usage import OWNERS, USAGE
 from vgpumgr.cli.text import sparkline
-from vgpumgr.lean_imports import lean_imports
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -46,22 +45,13 @@ def html(document: Row) -> str:
 
 def markdown(document: Row) -> str:
     """The same as Markdown, for a chat or a ticket."""
-    with lean_imports():
-        import tabulate
-
     lines = ["# vGPU report", "", _escaped(document["made_at"])]
     lines += [
         f"- **{_escaped(one['host'])} was not read**: {_escaped(one['message'])}" for one in document["unreached"]
     ]
     for table in (_table("GPUs", REPORT.table, document["gpus"], "No GPU was read."), *_tables(document)):
         rows = [[*map(_escaped, row)] for row in table.rows]
-        heads = [one.head for one in table.columns]
-        align = ["right" if one.is_number else "left" for one in table.columns]
-        text = (
-            tabulate.tabulate(rows, heads, tablefmt="github", disable_numparse=True, colalign=align)
-            if rows
-            else table.none
-        )
+        text = layout.markdown(table.columns, rows) if rows else table.none
         lines += ["", f"## {table.title}", "", text]
     lines += ["", "## Findings", ""]
     lines += [f"- {_escaped(text)}" for text in dict.fromkeys(one["text"] for one in document["findings"])] or [

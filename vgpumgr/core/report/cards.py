@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from vgpumgr.core.model.snapshot import Gpu
     from vgpumgr.core.model.vgpu import LedgerEntry
     from vgpumgr.core.model.view import HostView
-    from vgpumgr.names import HostName, OwnerName, PciAddress
+    from vgpumgr.names import HostName, PciAddress
 
 Kind = Literal["used", "idle", "awaited", "foreign", "unknown", "instance", "reserved", "stranded", "free"]
 _TAKEN: Final[tuple[Kind, ...]] = ("used", "idle", "awaited", "foreign", "unknown", "instance")
@@ -44,7 +44,7 @@ class Block:
     name: str | None = None
     slot: str | None = None
     type_name: str | None = None
-    owner: OwnerName | None = None
+    owner: str | None = None
     start: int | None = None
 
 
@@ -103,11 +103,8 @@ def _card(view: HostView, gpu: Gpu, barred: Barred, stranded_mib: int) -> Card:
     if whole is not None and len(sizes) == len(blocks):
         free = max(0, whole - sum(sizes))
         stranded_mib = min(stranded_mib, free)
-        blocks += [
-            Block(kind=kind, mib=mib)
-            for kind, mib in (("stranded", stranded_mib), ("free", free - stranded_mib))
-            if mib
-        ]
+        rest = (Block(kind="stranded", mib=stranded_mib), Block(kind="free", mib=free - stranded_mib))
+        blocks += [one for one in rest if one.mib]
     return Card(
         host=view.snapshot.host,
         gpu=gpu.pci,
@@ -162,7 +159,7 @@ def _of_spec(gpu: Gpu, entry: LedgerEntry, kind: Kind) -> Block:
 class _Whose(TypedDict):
     name: str
     slot: str
-    owner: OwnerName | None
+    owner: str | None
 
 
 def _whose(view: HostView, entry: LedgerEntry) -> _Whose:
