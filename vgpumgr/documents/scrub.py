@@ -1,4 +1,4 @@
-"""Takes out of a capture what belongs to a site: names, UUIDs, what the ledger and the module's options say.
+"""Takes out of a capture what belongs to a site: names, UUIDs, what the ledger and the files of modprobe.d say.
 
 The same name or UUID becomes the same substitute everywhere, so that what belongs together still does.
 """
@@ -58,7 +58,10 @@ def scrub(capture: Mapping[str, object]) -> dict[str, Any]:
 
 
 def _each_text(value: Any, tell: Callable[[str, str], str], key: str = "") -> Any:
-    """A copy of the value, in which `tell(key, text)` stands for each text. `key`: under which the value stands."""
+    """A copy of the value in which each text is replaced by `tell(key, text)`.
+
+    `key`: the key of the object that holds the value.
+    """
     if isinstance(value, dict):
         return {name: _each_text(below, tell, name) for name, below in value.items()}
     if isinstance(value, list):

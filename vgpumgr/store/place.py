@@ -46,8 +46,9 @@ def uri(path: Path, mode: str) -> str:
 def reading_uri(path: Path) -> str:
     """The URI with which a reader opens the file. The reader also sets `PRAGMA query_only`.
 
-    A WAL database has two companion files while it is open. A reader without write permission leaves them behind. On a
-    read-only disk there cannot be any, but then nobody writes either.
+    While a WAL database is open, it has two companion files, and only a connection that may write removes them at the
+    end: so the mode is rw if we may write. Otherwise it is ro; and immutable if there is no -wal file, since such a
+    reader may be unable to create one.
     """
     if os.access(path, os.W_OK) and os.access(path.parent, os.W_OK):
         return uri(path, "rw")

@@ -55,10 +55,11 @@ def reserve(
       vgpumgr attach vm05 --profile 8Q --reservation team-a
       vgpumgr reserve cancel team-a
 
-    If fewer than N places are free, none is kept. Repeating the command changes nothing. The hosts themselves keep
-    them, so every controller honours them, also after a reboot: nothing else is placed there, and capacity does not
-    count them as free. Each ends when a VM takes it, when it is cancelled, or after TIME by its host's clock. `list`
-    also shows the places that the inventory declares; it and `cancel` take no wish.
+    If fewer than N places are free, no place is kept. Repeating the command changes nothing. Each place is recorded on
+    its host, so every controller honours it, also after a reboot: no other vGPU is placed there, and capacity does not
+    count it as free. A place is kept until a VM takes it, until it is cancelled, or until TIME has passed by its host's
+    clock. `list` also shows the places that the inventory declares. `list` and `cancel` accept no options that describe
+    a vGPU, and neither --for nor --name.
     """
     hosts = () if on is None else (on,)
     match what:

@@ -75,7 +75,10 @@ MODE = View(
 
 
 def _seen_or_set(key: str, show: Read) -> Read:
-    """A reader of the driver's value, else of the value that was set, with `?`. A dash: the policy or GPU has none."""
+    """A reader that shows the driver's value; if that is unknown, the persistent setting's value with a `?`.
+
+    It shows a dash if the policy or the GPU has no such value.
+    """
 
     def read(value: Any, row: Row) -> str | None:
         if value is not None:
@@ -99,7 +102,7 @@ def _has_scheduler(row: Row) -> bool:
 
 
 def _slice(value: int | None, row: Row) -> str | None:
-    """`2 ms`; a slice that was set as a frequency is computed."""
+    """The time slice, such as `2 ms`. If the persistent setting has a frequency instead, it is computed from that."""
     from vgpumgr.core.driver import scheduler
 
     frequency = (row["persistent"] or {}).get("frequency_hz")
@@ -160,8 +163,8 @@ SCHEDULER = View(
 )
 
 
-def _of_able(read: Read) -> Read:
-    """`read`, but a dash if there is no value because the GPU cannot serve the wish."""
+def _if_able(read: Read) -> Read:
+    """A reader that shows what `read` shows, but a dash if the GPU cannot serve the wish and so has no value."""
     return lambda value, row: ABSENT if value is None and row["rank"] is None else read(value, row)
 
 
@@ -197,14 +200,14 @@ EXPLAIN = View(
         Column(key="board", head="BOARD", in_table=True),
         Column(key="rank", head="ORDER", in_table=True, none=ABSENT, is_number=True),
         Column(key="type_name", head="TYPE", in_table=True, none=ABSENT),
-        Column(key="waste_pct", head="WASTE", in_table=True, read=_of_able(_waste), is_number=True),
-        Column(key="guest_mib", head="GUEST SEES", in_table=True, read=_of_able(cells.gib_of_mib), is_number=True),
+        Column(key="waste_pct", head="WASTE", in_table=True, read=_if_able(_waste), is_number=True),
+        Column(key="guest_mib", head="GUEST SEES", in_table=True, read=_if_able(cells.gib_of_mib), is_number=True),
         Column(key="allocated_pct", head="ALLOCATED", in_table=True, read=cells.percent, is_number=True),
         Column(key="why", head="WHY", in_table=True, read=_why, is_prose=True),
         Column(key="mode", head="MODE"),
         Column(key="scheduler", head="SCHEDULER"),
-        Column(key="asked_mib", head="REQUESTED", read=_of_able(cells.gib_of_mib), is_number=True),
-        Column(key="framebuffer_mib", head="FRAMEBUFFER", read=_of_able(cells.gib_of_mib), is_number=True),
+        Column(key="asked_mib", head="REQUESTED", read=_if_able(cells.gib_of_mib), is_number=True),
+        Column(key="framebuffer_mib", head="FRAMEBUFFER", read=_if_able(cells.gib_of_mib), is_number=True),
     ),
 )
 

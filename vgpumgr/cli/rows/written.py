@@ -34,7 +34,8 @@ def csv_field(value: Any) -> str:
     """A csv field: empty for null; a list of texts with blanks between; any other list or object as JSON.
 
     Text that a spreadsheet would take for a formula gets an apostrophe, which the spreadsheet hides. A wish such as
-    `--profile 4Q` gets none: without brackets, `|` or `!` it can call nothing.
+    `--profile 4Q` gets no apostrophe: as a formula it would be harmless, since without brackets, `|` or `!` it can call
+    neither a function nor a program.
     """
     if value is None:
         return ""

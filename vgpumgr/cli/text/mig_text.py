@@ -91,10 +91,11 @@ class _Box:
 
 
 def drawing(slices: int, instances: Sequence[Drawn], width: int, *, ascii_only: bool = False) -> list[str]:
-    """The slices from left to right with their numbers above, no line wider than `width` (2 for each slice, and 1).
+    """The slices from left to right, with their numbers above.
 
-    A text that does not fit its instance becomes a letter, explained below. If any instance exists, a row shows each
-    one's State by a pattern, without colour.
+    No line is wider than `width`, which must be at least 2 per slice and 1 more. A text that does not fit its instance
+    becomes a letter, explained below. If any instance exists, a row shows the State of each by a pattern, without
+    colour.
     """
     strokes = _ASCII if ascii_only else _BOXES
     cell = max(_LEAST_SLICE, min(_WIDEST_SLICE, (width - 1) // slices))

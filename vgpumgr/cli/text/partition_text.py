@@ -1,4 +1,4 @@
-"""Division of idle GPUs for people: what it gains on each host."""
+"""What a new division of the idle GPUs would gain on each host, as lines for people."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ if TYPE_CHECKING:
 
 
 def gains(hosts: Sequence[HostAdvice], weeks: int) -> Iterator[str]:
-    """`kvm01: 5 requests (5 declared): 3 served -> 5, 40 GiB -> 56 GiB`; or that nothing is known."""
+    """A line for each host with requests: `kvm01: 5 requests (5 declared): 3 served -> 5, 40 GiB -> 56 GiB`.
+
+    If no host has any, one line says so. `weeks`: how far back the journal was searched for attaches; 0: not at all.
+    """
     for host in hosts:
         if host.requests:
             by_source = Counter(one.source for one in host.requests)

@@ -63,7 +63,10 @@ class _Suspended:
 
 @dataclass(frozen=True, slots=True)
 class _Ending:
-    """A signal that ends the program. `handler`: the one from before `top`, which raises the exception to end with."""
+    """A signal that ends the program.
+
+    `handler`: the signal's handler before `top` began; calling it raises the exception that ends the program.
+    """
 
     number: int
     handler: Callable[[int, FrameType | None], object]

@@ -34,7 +34,7 @@ def scrolling(first: int, last: int, count: int) -> tuple[Part, ...]:
 
 
 def line(parts: Sequence[Part], width: int) -> str:
-    """The parts that fit, in their order."""
+    """The parts that fit, in their order. Parts of rank 0 are there even if they do not fit."""
     visible_parts = [part for part in parts if part.text]
     while cell_width(_joined(visible_parts)) > width and any(part.rank for part in visible_parts):
         visible_parts.remove(max(visible_parts, key=lambda part: part.rank))

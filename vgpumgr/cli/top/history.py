@@ -29,7 +29,11 @@ NOTHING = Seen(None, None)
 
 
 def key_of(row: Row) -> Key:
-    """The key of a vGPU: it stays the same while the vGPU exists, even while its VM is off."""
+    """The key of a vGPU: usually, it stays the same while the vGPU exists, even while its VM is off.
+
+    It changes when the VM starts or stops if NVML and the ledger name the VM differently, or if NVML does not report
+    the mdev's UUID.
+    """
     return (row.host, row.gpu.pci, row.vm, row.vgpu.slot or "", row.vgpu.uuid or row.vgpu.vf or "")
 
 
@@ -45,7 +49,10 @@ class History:
         self._readings = 0
 
     def add(self, rounds: Iterable[Round]) -> None:
-        """Add one reading of all hosts. What it lacks gets an unknown value; what has no other is forgotten."""
+        """Add one reading of all hosts.
+
+        A GPU or vGPU that it lacks gets an unknown value; one with only unknown values left is forgotten.
+        """
         rounds = tuple(rounds)
         uses = {key_of(row): _of_vgpu(row) for row in live.rows(rounds)}
         for one in rounds:

@@ -33,7 +33,10 @@ def free_ports(tree: ET.Element) -> frozenset[int]:
 
 
 def port_of(device: ET.Element) -> int | None:
-    """The bus of a device's root port; None if it has no guest address, or one that is not on a root port."""
+    """The bus of a device's root port.
+
+    None without a guest PCI address, or if that is not slot 0, function 0 of another bus than 0 (in domain 0).
+    """
     address = device.find("address")
     if address is None or address.get("type") != "pci":
         return None

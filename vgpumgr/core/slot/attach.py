@@ -66,9 +66,10 @@ def plan_attach(view: HostView, request: AttachRequest) -> Plan:
 
 
 def _plan_in_place(view: HostView, request: AttachRequest) -> Plan | None:
-    """The plan that first removes the slot's present vGPU, to make room. Raises if anything holds that vGPU.
+    """Plan to remove the slot's present vGPU first, which makes room for the new one.
 
-    None if the vGPU cannot be removed, or if there is no room even without it.
+    Returns None if the slot has no vGPU, if a blocked write stops its removal, or if there is no room even without it.
+    Raises if anything holds it.
     """
     first = in_place.leaving_steps(view, plans.find_domain(view, request.vm), request.slot)
     if not first or any(view.snapshot.blocked_write_on(step.written_gpu) for step in first):
@@ -129,7 +130,10 @@ def _plan_attach(view: HostView, request: AttachRequest) -> Plan:
 
 
 def _saved_findings(view: HostView, domain: Domain, slot: Slot, old: Sequence[LedgerEntry]) -> list[Finding]:
-    """A finding for each freed vGPU that a snapshot names. Raises NamedInSnapshot if one could still be re-created."""
+    """The findings about snapshots that name a vGPU which this plan frees, and which could not be re-created anyway.
+
+    Raises NamedInSnapshot if a snapshot names one that could be: freeing it would spoil that snapshot.
+    """
     free = command("detach", domain.name, slot=slot, options=["--keep-snapshots"])
     found: list[Finding] = []
     for entry in old:
@@ -139,9 +143,11 @@ def _saved_findings(view: HostView, domain: Domain, slot: Slot, old: Sequence[Le
 
 
 def to_mend(view: HostView, domain: Domain, claim: Claim) -> tuple[plan_steps.Step, ...]:
-    """The steps that a claim's attach still needs for its vGPU, definition and claim; none if all is well.
+    """The steps with which a repeated attach would complete the claim's slot: its vGPU, the definition, the claim.
 
-    Raises what that attach would raise. Leaves out older generations, and steps that a managed-save image forbids now.
+    There are none if nothing is missing, or if this version does not serve the wish. Raises what that attach would
+    raise. Older generations are not removed. With a managed-save image, the claim's record of a changed place is not
+    updated either.
     """
     if not profiles.is_served(claim.wish):
         return ()
@@ -273,10 +279,11 @@ def entering_steps(view: HostView, domain: Domain, request: AttachRequest, targe
 
 
 def _wrong(domain: Domain, slot: Slot, wanted: Hostdev) -> list[Hostdev]:
-    """The devices that the definition must not keep beside the wanted one.
+    """The devices that must leave the definition before it gets the wanted one.
 
-    The wanted device with another alias is wrong, too: without a claim, only the alias says whose it is. libvirt
-    removes a device by its source, whatever alias is passed (9.0, tried).
+    They are the slot's other devices, and the wanted one with another alias. Without a claim, only the alias says whose
+    a device is. libvirt finds a device to remove by its source alone, whatever the alias (9.0, tried), so the one with
+    the wrong alias is removed and added again.
     """
     return [one for one in domain.inactive if one != wanted and (one.slot == slot or one.source == wanted.source)]
 
@@ -325,7 +332,10 @@ def _vgpu_steps(
     *,
     param: str | None,
 ) -> tuple[plan_steps.Step, ...]:
-    """The steps that make, enter or defer the vGPU. Raises RefusedPlan if a lazy vGPU is requested with --live."""
+    """The steps that create the vGPU, or enter an existing one in the ledger; none if it is there and entered.
+
+    The creation of a lazy one is left to the VM's start. Raises RefusedPlan if a lazy vGPU is requested with --live.
+    """
     host, entry = view.snapshot.host, view.snapshot.entries.named(target.key)
     lazy = view.lazy and expect == plan_steps.EMPTY if entry is None else entry.lazy
     if lazy and request.live and view.snapshot.vgpu_of(target) is None:
@@ -350,9 +360,10 @@ def _vgpu_steps(
 
 
 def _before(view: HostView, domain: Domain, slot: Slot, target: VgpuSpec) -> int | None:
-    """The generation whose plugin parameters a vGPU keeps: its own if re-created, else the last one; else None.
+    """The generation whose plugin parameters the vGPU keeps. None: there is none.
 
-    A pending claim stands for the generation before its own, since the claim's own vGPU does not exist yet.
+    It is the vGPU's own if it is re-created, otherwise the newest before it. A pending claim counts as the generation
+    before its own, since the claim's own vGPU does not exist yet.
     """
     claim = domain.claim(slot)
     generations = [entry.vgpu.generation for entry in view.entries(domain.uuid, slot)]
@@ -399,7 +410,10 @@ def _bound(view: HostView, domain: Domain, request: AttachRequest, target: VgpuS
 
 
 def _binding(view: HostView, machine: str, before: claims.Claim | None, target: VgpuSpec) -> claims.Binding:
-    """How the claim names the vGPU. The claim of a lazy mdev keeps its first place: each start may take another one."""
+    """The claim's binding to the vGPU.
+
+    A lazy mdev may get another place at each start, so its claim keeps the place that it was first given.
+    """
     entry, fresh = view.snapshot.entries.named(target.key), claims.binding_of(machine, target)
     if entry is None or not entry.lazy or target.uuid is None or before is None:
         return fresh
@@ -448,10 +462,11 @@ def _guard_shared(view: HostView, domain: Domain, wanted: Hostdev) -> None:
 
 
 def _is_claimed(claim: Claim, bound: Claim) -> bool:
-    """Whether the slot's claim names this vGPU already.
+    """Whether the slot's claim already names this vGPU.
 
-    A bound claim does so even if the vGPU's card has another address now. The claim stays bound while the vGPU is
-    re-created there: the next reconcile can finish that, but would make nothing for a pending claim of an attach.
+    A bound claim does so even if its card has another address now. It must stay bound while the vGPU is re-created at
+    the new address: if the run is killed, the next reconcile then completes the vGPU. For the pending claim of an
+    attach, reconcile would create none.
     """
     had, has = claim.binding, bound.binding
     if (

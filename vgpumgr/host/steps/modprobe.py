@@ -26,7 +26,7 @@ _CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class _File(NamedTuple):
-    """The current file: its text and its owner. Without a text there is no file."""
+    """The current file: its text, its mode and its owner. Without a text there is no file."""
 
     text: Optional[str]
     mode: int = _MODE

@@ -22,5 +22,5 @@ def routing(pci: str) -> int:
 
 
 def key_of(gpu: Gpu, vgpu: Vgpu) -> str:
-    """The key for Driver.find(): the mdev's UUID; on vendor-vfio the VF's address."""
+    """The key for Driver.find(): the mdev's UUID; without one the VF's address, and without a VF the GPU's."""
     return vgpu.uuid or (vf_pci(gpu, vgpu.vf) if vgpu.vf is not None else gpu.pci)

@@ -19,7 +19,10 @@ _DENY_ADA_HOPPER = (2, 3, 8, 9, 14, 15, 20, 21, 26, 27, 32, 33, 38, 39, 44, 45)
 
 
 def slots(board: BoardSpec, kind: TypeSpec) -> int:
-    """How many slots (GiB) one vGPU of that type takes; the driver gives a 2 GB type three on a 96 GB Blackwell."""
+    """How many slots of 1 GiB one vGPU of that type takes.
+
+    On a 96 GB Blackwell, the driver reserves three slots for a 2 GB type.
+    """
     size = -(-kind.framebuffer_mib // _MIB_OF_SLOT)
     return 3 if board.even_places and size == 2 and _region(board) == 96 else size
 
@@ -63,7 +66,11 @@ def free(gpu: Gpu, kind: TypeSpec) -> tuple[int, ...]:
 def _divide(
     board: BoardSpec, kind: TypeSpec, starts: list[int], bounds: tuple[int, int], partitions: int, *, left: bool
 ) -> None:
-    """_kvgpumgrSetHeterogeneousResources: one partition, then its two halves."""
+    """Append to `starts` the ids in this partition, then those in its halves (_kvgpumgrSetHeterogeneousResources).
+
+    `bounds`: where the partition begins and ends. `partitions`: how many of its size the GPU has. `left`: it is the
+    left half of its parent.
+    """
     if partitions > _MAX_VGPUS // 2:
         return
     low, high = bounds
@@ -84,7 +91,10 @@ def _divide(
 
 
 def _valid(board: BoardSpec, kind: TypeSpec, place: int) -> bool:
-    """_kvgpumgrIsPlacementValid: some ids are denied to 1 GiB types of which a GPU takes fewer than it has GiB."""
+    """Whether the driver allows this id (_kvgpumgrIsPlacementValid).
+
+    It denies some ids to a 1 GiB type if the GPU takes fewer vGPUs of that type than it has GiB.
+    """
     whole = kind.framebuffer_mib == _MIB_OF_SLOT and kind.max_instances < _region(board)
     return not (whole and place in (_DENY_ADA_HOPPER if board.placements else _DENY_AMPERE))
 

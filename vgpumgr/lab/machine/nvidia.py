@@ -30,7 +30,10 @@ _MOUNT_S = 20.0
 
 
 def serve(driver: Driver, mountpoint: Path, writes: Path) -> None:
-    """Mount the driver's /sys and serve it in a separate thread until the process ends; returns once it is mounted."""
+    """Mount the driver's /sys and serve it in a separate thread until the process ends; returns once it is mounted.
+
+    Raises LabError if that takes more than 20 s.
+    """
     from vgpumgr.lab.sysfs import fuse
 
     view = Tree(

@@ -60,7 +60,10 @@ def build(builder: Builder, gpu: Gpu, faults: Collection[str]) -> None:
 
 
 def build_switch(builder: Builder, number: int) -> None:
-    """An NVSwitch of an HGX H100 baseboard (10de:22a3), beside all GPUs."""
+    """Add an NVSwitch of an HGX H100 baseboard (10de:22a3).
+
+    The switches are on a bus of their own, where no GPU is; `number` is this one's device there.
+    """
     top = device_path(f"0000:07:{number:02x}.0")
     for name, text in {"vendor": f"0x{VENDOR:04x}", "device": "0x22a3", "class": "0x068000"}.items():
         builder.put(f"{top}/{name}", constant(text))
@@ -125,7 +128,11 @@ def _config(device: int) -> bytes:
 
 
 def _write_numvfs(gpu: Gpu, text: str) -> None:
-    """Real cards refuse this; sriov-manage is used instead. The kernel's own checks come first (drivers/pci/iov.c)."""
+    """Refuse a write to sriov_numvfs, as with a real card: there, sriov-manage switches SR-IOV on.
+
+    Writing the present number is accepted. Raises OSError: first the kernel's own checks (drivers/pci/iov.c), then
+    ENOENT.
+    """
     number = kstrto.unsigned(text, 16)
     if number > gpu.board.vfs:
         raise os_error(errno.ERANGE)

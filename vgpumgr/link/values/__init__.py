@@ -1,5 +1,5 @@
-"""The wire's messages ↔ core's values. Pure.
+"""Translates between the wire's messages and core's values. Pure.
 
-by_name   what both have under the same names, in both directions; the others state what differs
-snapshot_facts, sampling_facts, libvirt_facts   what a host states → values       steps   steps of a plan → the wire's
+by_name translates the fields that have the same name on both sides; each other module states what differs for its kind
+of message. *_facts: what a host says → core's values. steps: a plan's steps → the wire's.
 """

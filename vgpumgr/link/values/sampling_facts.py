@@ -80,7 +80,11 @@ class _Instance:
 
 
 def parse(host: HostName, facts: SampleReport) -> HostReading:
-    """Build the reading. More GPUs or vGPUs than can be are left out, and reported: no host may fill the store."""
+    """Build the reading.
+
+    If a host reports more GPUs or vGPUs than there can be, the surplus is left out and noted in `unknown`, so that no
+    host can fill the store.
+    """
     ledger = rows(facts["ledger"], parse_entry)
     gpus = facts["gpus"][:_MOST_GPUS]
     beyond = [row["pci"] for row in gpus if len(row["vgpus"] or ()) > _MOST_OF_GPU]
@@ -192,7 +196,11 @@ def _by_vm(row: VgpuReading) -> tuple[str, str, str]:
 def _unclear(
     rows: Iterable[_Instance], entry_by_number: Mapping[int, LedgerEntry], others: Iterable[LedgerEntry]
 ) -> set[VmUuid | None]:
-    """The VMs with a running vGPU that has neither place nor entry, and with one of the `others`, which it may be."""
+    """The VMs for which it is unclear which entry runs.
+
+    A running vGPU has neither a known place nor an entry, and one of `others`, the entries that nothing was matched to,
+    is the VM's too.
+    """
     unplaced = {row.vm_uuid for row in rows if row.is_unplaced and row.number not in entry_by_number}
     return unplaced & {entry.vgpu.vm for entry in others}
 
@@ -204,7 +212,10 @@ def _type_of(entry: LedgerEntry, vgpu_types: Mapping[int, VgpuType]) -> VgpuType
 
 
 def _join(instances: Sequence[_Instance], entries: Sequence[LedgerEntry]) -> dict[int, LedgerEntry]:
-    """The ledger entry of each instance that has one, by its number. An entry of another VM's does not count."""
+    """The ledger entries of the running vGPUs, by the instance's number.
+
+    An instance of a known VM is matched only with that VM's entries.
+    """
     entry_by_number: dict[int, LedgerEntry] = {}
     for instance in instances:
         for entry in entries:
