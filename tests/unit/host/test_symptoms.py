@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.unit.host.fakehost import GPU_A, MDEV_VF, VENDOR, FakeHost, stat_line
-from vgpumgr.host.files import Root
+from vgpumgr.host.files import Root, Unknowns
+from vgpumgr.host.symptoms.mdevctl import read_definitions
 from vgpumgr.host.symptoms.symptoms import read_symptoms
 from vgpumgr.host.symptoms.units import parse_units
 
@@ -86,7 +87,41 @@ def test_mdevctl_definitions_are_read_and_its_scripts_are_not(host: FakeHost) ->
     assert read(host)["definitions"] == [{"parent": GPU_A, "uuid": UUID.lower(), "type": "nvidia-560", "auto": True}]
 
 
-@pytest.mark.parametrize("text", ["[", "[1]", "3", "[" * 100_000, '{"a": "' + "x" * 300_000 + '"}', "\xff"])
+@pytest.mark.parametrize("vanished", [f"/etc/mdevctl.d/{GPU_A}", DEFINITION])
+def test_a_definition_that_is_removed_while_they_are_read_hides_no_other_one(
+    host: FakeHost, vanished: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in (DEFINITION, f"/etc/mdevctl.d/ffff:00:00.0/{UUID}"):
+        host.put(name, '{"mdev_type": "nvidia-560"}')
+    path, listdir = host.path(vanished), os.listdir
+
+    def list_then_remove(folder: int) -> list[str]:
+        found = listdir(folder)
+        if path.name in found and path.exists():
+            path.rename(host.path("/removed"))
+        return found
+
+    monkeypatch.setattr(os, "listdir", list_then_remove)
+    unknown = Unknowns()
+    found = read_definitions(Root(host.root), unknown)
+    assert [one["parent"] for one in found or ()] == ["ffff:00:00.0"]
+    assert host.path("/removed").exists()
+    assert unknown.rows == []
+
+
+def test_that_there_are_more_definitions_than_are_read_is_noted(
+    host: FakeHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("vgpumgr.host.symptoms.mdevctl._MOST", 2)
+    for number in range(3):
+        assert why(read(host)) == {}
+        host.put(f"/etc/mdevctl.d/{GPU_A if number else 'other'}/{UUID[:-1]}{number}", '{"mdev_type": "nvidia-560"}')
+    found = read(host)
+    assert len(found["definitions"] or ()) == 2
+    assert why(found) == {"definitions": "/etc/mdevctl.d has more than 2: the others are left out"}
+
+
+@pytest.mark.parametrize("text", ["[", "[1]", "[]", "3", "[" * 100_000, '{"a": "' + "x" * 300_000 + '"}', "\xff"])
 def test_a_definition_that_is_none_leaves_all_of_them_unknown(host: FakeHost, text: str) -> None:
     host.path(DEFINITION).parent.mkdir(parents=True)
     host.path(DEFINITION).write_bytes(text.encode("latin-1"))

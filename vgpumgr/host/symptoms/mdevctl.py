@@ -4,6 +4,7 @@ import json
 import os
 import re
 import stat
+from contextlib import suppress
 from typing import List, Optional
 
 from ..facts.module import NotText, read_regular
@@ -16,28 +17,38 @@ _MOST = 1000
 
 
 def read_definitions(root: Root, unknown: Unknowns) -> Optional[List[MdevDefinitionFact]]:
-    """Each definition; null, and noted, if any of them cannot be read or understood."""
+    """Each definition, at most 1000; if there are more, that is noted. What is removed meanwhile is left out.
+
+    Null, and noted, if any of them cannot be read or understood.
+    """
     facts: List[MdevDefinitionFact] = []
     try:
-        with directory(root.path(_FOLDER)) as folder:
+        with suppress(FileNotFoundError), directory(root.path(_FOLDER)) as folder:
             for parent in sorted(os.listdir(folder)):
-                if not stat.S_ISDIR(os.stat(parent, dir_fd=folder, follow_symlinks=False).st_mode):
-                    continue
-                with directory(parent, folder) as definitions:  # scripts.d is here, too, and has no UUID in it
-                    names = sorted(filter(_UUID.fullmatch, os.listdir(definitions)))[: _MOST - len(facts)]
-                    facts.extend(_definition(parent, name, definitions) for name in names)
-    except FileNotFoundError:
-        return facts
+                with suppress(FileNotFoundError):
+                    facts += _of_parent(parent, folder, _MOST + 1 - len(facts))
     except (OSError, NotText, ValueError) as error:
         unknown.add("definitions", "{}: {}".format(_FOLDER, error))
         return None
+    if len(facts) > _MOST:
+        unknown.add("definitions", "{} has more than {}: the others are left out".format(_FOLDER, _MOST))
+    return facts[:_MOST]
+
+
+def _of_parent(parent: str, folder: int, most: int) -> List[MdevDefinitionFact]:
+    facts: List[MdevDefinitionFact] = []
+    if stat.S_ISDIR(os.stat(parent, dir_fd=folder, follow_symlinks=False).st_mode):
+        with directory(parent, folder) as definitions:  # scripts.d is here, too, and has no UUID in it
+            for name in sorted(filter(_UUID.fullmatch, os.listdir(definitions)))[:most]:
+                with suppress(FileNotFoundError):
+                    facts.append(_definition(parent, name, definitions))
     return facts
 
 
 def _definition(parent: str, name: str, folder: int) -> MdevDefinitionFact:
     try:
-        told = dict(json.loads(read_regular(os.fsencode(name), folder) or b""))
-    except (RecursionError, TypeError, ValueError):
+        told = json.loads(read_regular(os.fsencode(name), folder) or b"")
+        kind, start = str(told.get("mdev_type") or "?"), told.get("start")
+    except (RecursionError, AttributeError, ValueError):
         raise ValueError("{}/{} is no definition".format(parent, name)) from None
-    kind, start = str(told.get("mdev_type") or "?"), told.get("start")
     return {"parent": parent, "uuid": name.lower(), "type": kind, "auto": start == "auto"}
