@@ -52,7 +52,7 @@ def is_possible(row: ledger.InstanceEntry) -> bool:
 def why_impossible(row: MigFact) -> str | None:
     """The first thing in the facts that cannot be true, in words; None if all can."""
     for profile in row["profiles"]:
-        places = all(_lies(start, profile["size"]) for start in profile["starts"])
+        places = profile["starts"] and all(_lies(start, profile["size"]) for start in profile["starts"])
         if not (places and _is_id(profile["id"]) and 0 < profile["slices"] <= _MOST_SLICES and profile["max"] > 0):
             return f"the host reports an impossible profile {profile['name']!r:.40}"
     for instance in row["instances"] or ():

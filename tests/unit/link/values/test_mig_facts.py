@@ -94,6 +94,7 @@ def test_a_vgpus_place_and_what_a_type_needs_come_back_the_same() -> None:
         ("instances", {"profile_id": -1}),
         ("profiles", {"starts": [0, -1]}),
         ("profiles", {"starts": [2**64]}),
+        ("profiles", {"starts": []}),
         ("profiles", {"size": 65}),
         ("profiles", {"slices": 0}),
         ("profiles", {"max": 0}),
