@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import groupby
-from string import ascii_lowercase
+from string import ascii_letters, digits, punctuation
 from typing import TYPE_CHECKING, Final
 
 from vgpumgr.cli.text.words import counted, one_line
@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
 IN_A_PIPE: Final = 80
 _WIDEST_SLICE: Final = 20
-_LEAST_SLICE: Final = 2  # a border, and the letter of the key
+_LEAST_SLICE: Final = 2  # a border, and the key
+_KEYS: Final = ascii_letters + digits + punctuation  # more than a host may report slices
 
 
 class State(StrEnum):
@@ -94,7 +95,7 @@ def drawing(slices: int, instances: Sequence[Drawn], width: int, *, ascii_only: 
     """The slices from left to right, with their numbers above.
 
     No line is wider than `width`, which must be at least 2 per slice and 1 more. A text that does not fit its instance
-    becomes a letter, explained below. If any instance exists, a row shows the State of each by a pattern, without
+    becomes a key, explained below. If any instance exists, a row shows the State of each by a pattern, without
     colour.
     """
     strokes = _ASCII if ascii_only else _BOXES
@@ -122,7 +123,7 @@ def _numbers(slices: int, cell: int) -> str:
 def _boxes(slices: int, instances: Sequence[Drawn], cell: int) -> list[_Box]:
     instance_at = {at: one for one in instances for at in range(one.start, one.start + one.size)}
     boxes = []
-    keys = iter(ascii_lowercase)
+    keys = iter(_KEYS)
     for one, run in groupby(range(slices), instance_at.get):
         inner = len([*run]) * cell - 1
         if one is None:
@@ -160,6 +161,9 @@ def show_lines(hosts: Iterable[HostInstances], width: int | None, nothing: str, 
             yield f"{host.host}  {gpu.pci}  {gpu.board or '?'}"
             if gpu.problem is not None:
                 yield f"? what GPU instances it has cannot be read: {gpu.problem}"
+                continue
+            if not gpu.slices:
+                yield "? the driver reports no GPU instance profile"
                 continue
             boxes = [_drawn(one) for one in gpu.instances]
             yield from drawing(gpu.slices, boxes, width or IN_A_PIPE, ascii_only=ascii_only)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -149,6 +150,16 @@ def test_used_cached_foreign_and_free_are_told_apart_without_colour() -> None:
     assert ascii_only[4] == "|#################|:::::::::::::::::|########|        |xxxxxxxx|        |"
 
 
+def test_each_of_as_many_instances_as_a_host_may_report_has_a_key_of_its_own() -> None:
+    instances = [Drawn(start=at, size=1, label=f"1g.{at}gb", state=State.USED) for at in range(64)]
+    lines = mig_text.drawing(64, instances, 129)
+    keys = lines[2][1:-1:2]
+    assert len({*keys}) == 64
+    assert [line for line in lines if line.startswith(tuple(keys))] == [
+        f"{key}: 1g.{at}gb" for at, key in enumerate(keys)
+    ]
+
+
 def shown(*gpus: DividedGpu, ascii_only: bool = False) -> list[str]:
     hosts = [HostInstances(host=HostName("kvm01"), gpus=gpus)]
     return [*mig_text.show_lines(hosts, 80, "no GPU is in MIG mode", ascii_only=ascii_only)]
@@ -180,6 +191,16 @@ def test_a_gpu_that_cannot_be_read_is_not_drawn_and_the_reason_is_told() -> None
     assert shown(divided(InstanceRow(), problem="NVML: Unknown Error")) == [
         "kvm01  0000:41:00.0  A30",
         "? what GPU instances it has cannot be read: NVML: Unknown Error",
+    ]
+
+
+def test_a_gpu_of_which_no_profile_is_known_is_not_drawn_and_the_next_one_is() -> None:
+    assert shown(replace(divided(), slices=0), divided())[:5] == [
+        "kvm01  0000:41:00.0  A30",
+        "? the driver reports no GPU instance profile",
+        "",
+        "kvm01  0000:41:00.0  A30",
+        " 0                  1                  2                  3",
     ]
 
 
