@@ -11,7 +11,7 @@ import importlib.metadata
 import importlib.util
 from typing import TYPE_CHECKING, Final
 
-from vgpumgr.core.policies import known
+from vgpumgr.core.policies import known, ranking
 from vgpumgr.core.policies.policy import Policy
 from vgpumgr.errors import PolicyFailed
 from vgpumgr.wording import say
@@ -51,7 +51,9 @@ def _loaded(load: Callable[[], object], where: str) -> object:
     try:
         return load()
     except (Exception, SystemExit) as error:  # somebody else's code, which must not end ours
-        text = say("{} cannot be loaded: {}: {}", where, type(error).__name__, error)
+        line = ranking.line_in(where, error)
+        what = type(error).__name__ if line is None else f"{type(error).__name__} in line {line}"
+        text = say("{} cannot be loaded: {}: {}", where, what, error)
         raise PolicyFailed(text, hint=_HINT) from error
 
 

@@ -55,7 +55,7 @@ def written(folder: Path, text: str, *, file: str = "mine") -> Path:
     ("text", "message"),
     [
         ("def order(:\n", "mine.py cannot be loaded: SyntaxError: "),
-        ("1 / 0\n", "mine.py cannot be loaded: ZeroDivisionError: division by zero"),
+        ("\n1 / 0\n", "mine.py cannot be loaded: ZeroDivisionError in line 2: division by zero"),
         ("name = 'mine'\norder = len\n", "mine.py has no why"),
         ("name = 'yours'\norder = why = len\n", "mine.py has the name 'yours', not 'mine'"),
     ],
@@ -64,6 +64,34 @@ def test_a_file_that_is_no_policy_is_named_with_what_it_lacks(tmp_path: Path, te
     with pytest.raises(PolicyFailed) as caught:
         policy_files.find(written(tmp_path, text), "mine")
     assert message in caught.value.message
+
+
+_RAISES = """\
+    name = "mine"
+
+    def order(candidates, fleet):
+        return sorted(candidates, key=power)
+
+    def power(one):
+        return one.power
+
+    def why(candidate):
+        return candidate.name
+"""
+
+
+def test_an_error_in_a_policys_file_is_named_with_its_line_and_an_answer_of_none_with_the_file(tmp_path: Path) -> None:
+    mine, one = policy_files.find(written(tmp_path, _RAISES), "mine"), candidate(0)
+    file = tmp_path / "mine.py"
+    with pytest.raises(PolicyFailed, match=f"mine raised AttributeError in line 7 of {file}: .* 'power'"):
+        ranking.rank(mine, [one], Fleet())
+    with pytest.raises(PolicyFailed, match=f"mine raised AttributeError in line 10 of {file}: .* 'name'"):
+        ranking.why(mine, one)
+    empty = policy_files.find(
+        written(tmp_path, "name = 'empty'\ndef order(*_): ...\nwhy = len\n", file="empty"), "empty"
+    )
+    with pytest.raises(PolicyFailed, match=f"empty raised TypeError in {tmp_path}/empty.py: 'NoneType' object"):
+        ranking.rank(empty, [one], Fleet())
 
 
 def test_a_name_without_a_file_says_where_it_was_looked_for(tmp_path: Path) -> None:
@@ -92,7 +120,7 @@ def test_an_inventory_names_the_folder_and_a_broken_file_is_a_problem_with_its_l
     with pytest.raises(InventoryError) as caught:
         reader.load(other, home=tmp_path, environ={})
     assert "hosts.yml:1: " in caught.value.details[0]
-    assert "broken.py cannot be loaded: ZeroDivisionError" in caught.value.details[0]
+    assert "broken.py cannot be loaded: ZeroDivisionError in line 1: " in caught.value.details[0]
 
 
 def load(folder: Path, policy: str, **variables: str) -> Policy:

@@ -11,6 +11,7 @@ from vgpumgr.wording import say
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from types import CodeType
     from typing import TypeVar
 
     from vgpumgr.core.policies.policy import Fleet, Policy
@@ -48,7 +49,25 @@ def _ask(policy: Policy, ask: Callable[[], Answer]) -> Answer:
     try:
         return ask()
     except (Exception, SystemExit) as error:  # somebody else's code, which must not end ours
-        raise _failed(policy, say("raised {}: {}", type(error).__name__, error)) from error
+        raise _failed(policy, say("raised {}{}: {}", type(error).__name__, _where(policy, error), error)) from error
+
+
+def _where(policy: Policy, error: BaseException) -> str:
+    """` in line 7 of FILE`, ` in FILE` if no line of it raised the error; nothing if the policy's file is unknown."""
+    code: CodeType | None = getattr(policy.order, "__code__", None)
+    if code is None:
+        return ""
+    line = line_in(code.co_filename, error)
+    return f" in {code.co_filename}" if line is None else f" in line {line} of {code.co_filename}"
+
+
+def line_in(file: str, error: BaseException) -> int | None:
+    """The line of a file that an error was raised in, or came through last; None if it did not."""
+    line, trace = None, error.__traceback__
+    while trace is not None:
+        line = trace.tb_lineno if trace.tb_frame.f_code.co_filename == file else line
+        trace = trace.tb_next
+    return line
 
 
 def _failed(policy: Policy, what: str) -> PolicyFailed:
