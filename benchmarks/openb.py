@@ -17,8 +17,10 @@ import random
 import time
 from bisect import bisect_left
 from collections import Counter, defaultdict
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+from vgpumgr.core.policies import ranking
 from vgpumgr.core.policies.policy import Candidate
 from vgpumgr.core.policies.policy import Fleet as CoreFleet
 from vgpumgr.names import HostName, PciAddress
@@ -191,7 +193,7 @@ class Ranked:
     For each kind of request the nodes wait in a heap. A node that has changed since stays there until it comes up.
     """
 
-    def __init__(self, key: Callable[[Node, Node, Request], Key]) -> None:
+    def __init__(self, key: Callable[[Node, Node, Request], Key | None]) -> None:
         self._key = key
         self._waiting: dict[Request, list[tuple[Key, int, Node, Node]]] = defaultdict(list)
         self._known: dict[Request, dict[Node, tuple[Key, Node] | None]] = defaultdict(dict)
@@ -211,9 +213,9 @@ class Ranked:
         return (waiting[0][1], waiting[0][3]) if waiting else None
 
     def _ranked(self, node: Node, request: Request) -> tuple[Key, Node] | None:
-        """The best that the node offers; of equal GPUs the fullest."""
-        offers = [(self._key(node, after, request), after) for after in dict.fromkeys(outcomes(node, request))]
-        return min(offers, key=lambda offer: offer[0], default=None)
+        """The best that the node offers; of equal GPUs the fullest. What has no key is not used."""
+        offers = ((self._key(node, after, request), after) for after in dict.fromkeys(outcomes(node, request)))
+        return min(((key, after) for key, after in offers if key is not None), key=lambda one: one[0], default=None)
 
 
 def usable_by(mix: Mix, *, cpu_counts: bool) -> Callable[[Node], float]:
@@ -277,22 +279,30 @@ def of_core(policy: CorePolicy) -> Callable[[Trace, random.Random], Policy]:
     """A policy of vgpumgr's, or of a site's. A node, or one of its GPUs, is a candidate; the policy compares two.
 
     What it leaves equal is decided by the node's state: the least CPU, then the rest. Nodes with equal keys are equal.
+    A node that it leaves out beside an equal one is not used. Raises PolicyFailed if the policy raises anything.
     """
     no_more = CoreFleet()
 
+    def used(*offered: Candidate) -> Sequence[Candidate]:
+        return ranking.ask(policy, lambda: tuple(policy.order(offered, no_more)))
+
     def compare(one: Candidate, other: Candidate) -> int:
-        first = policy.order((one, other), no_more)[0]
-        return 0 if policy.order((other, one), no_more)[0] is not first else -1 if first is one else 1
+        ahead, behind = used(one, other), used(other, one)
+        if not ahead or not behind or ahead[0] is not behind[0]:
+            return 0
+        return -1 if ahead[0] is one else 1
 
     ranked = functools.cmp_to_key(compare)
 
     def make(trace: Trace, _: random.Random) -> Policy:
         usable = usable_by(mix_of([request for request in trace.requests if request.size]), cpu_counts=True)
 
-        def key(before: Node, after: Node, request: Request) -> Key:
+        def key(before: Node, after: Node, request: Request) -> Key | None:
             loss = round(usable(before) - usable(after), 6)  # what differs by less is a sum in another order
             candidate = _candidate(before, request, loss)
-            return (ranked(candidate), before.cpu, before.memory, *before.free, before.model)
+            if not used(candidate, replace(candidate)):
+                return None
+            return (ranked(candidate), before.cpu, before.memory, before.free, before.model)
 
         return Ranked(key)
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from benchmarks import openb
 from vgpumgr.core.policies import known
+from vgpumgr.errors import PolicyFailed
 from vgpumgr.inventory_files import policy_files
 
 if TYPE_CHECKING:
@@ -36,9 +37,14 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--shuffle-names", action="store_true", help="give each node another's name, by the seed")
     parser.add_argument("--json", action="store_true")
     asked = parser.parse_args(arguments)
-    trace, policy = openb.read(asked.nodes, asked.pods), _policy(asked.policy, asked.plugins)
     seeds = range(_FIRST_SEED, _FIRST_SEED + asked.seeds)
-    found = [openb.replay(trace, policy, seed, shuffled=asked.shuffle_names) for seed in seeds]
+    try:
+        trace, policy = openb.read(asked.nodes, asked.pods), _policy(asked.policy, asked.plugins)
+        found = [openb.replay(trace, policy, seed, shuffled=asked.shuffle_names) for seed in seeds]
+    except PolicyFailed as error:
+        parser.exit(2, f"error: {error.message} ({error.hint})\n")
+    except OSError as error:
+        parser.exit(2, f"error: {error.filename}: {error.strerror}\n")
     allocated = [outcome.allocated for outcome in found]
     row = {
         "alloc_at_130": round(statistics.fmean(allocated), 3),

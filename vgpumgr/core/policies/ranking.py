@@ -25,7 +25,7 @@ def rank(policy: Policy, offered: Sequence[Candidate], fleet: Fleet) -> tuple[Ca
     The policy gets them in the order of `place`, so its answer does not depend on the order in which facts were read.
     """
     by_place = {one.place: one for one in sorted(offered, key=lambda one: one.place)}
-    answer: tuple[object, ...] = _ask(policy, lambda: tuple(policy.order(tuple(by_place.values()), fleet)))
+    answer: tuple[object, ...] = ask(policy, lambda: tuple(policy.order(tuple(by_place.values()), fleet)))
     ranked: list[Candidate] = []
     for one in answer:
         if not isinstance(one, Candidate):
@@ -39,15 +39,16 @@ def rank(policy: Policy, offered: Sequence[Candidate], fleet: Fleet) -> tuple[Ca
 
 def why(policy: Policy, candidate: Candidate) -> str:
     """The policy's reason for a candidate's rank; its name before it, unless it is the default. Raises PolicyFailed."""
-    reason = _ask(policy, lambda: str(policy.why(candidate)))
+    reason = ask(policy, lambda: str(policy.why(candidate)))
     return reason if policy.name == DEFAULT.name else f"{policy.name}: {reason}"
 
 
-def _ask(policy: Policy, ask: Callable[[], Answer]) -> Answer:
+def ask(policy: Policy, question: Callable[[], Answer]) -> Answer:
+    """A policy's answer to a question. Raises PolicyFailed if the policy raises anything."""
     if policy.name in BUILT_IN:
-        return ask()
+        return question()
     try:
-        return ask()
+        return question()
     except (Exception, SystemExit) as error:  # somebody else's code, which must not end ours
         raise _failed(policy, say("raised {}{}: {}", type(error).__name__, _where(policy, error), error)) from error
 
