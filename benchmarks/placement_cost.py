@@ -57,6 +57,8 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _policy(name: str, plugins: Path | None) -> Callable[[openb.Trace, random.Random], openb.Policy]:
+    if plugins is not None:
+        policy_files.check(plugins)
     return openb.PEERS.get(name) or openb.of_core(known.BUILT_IN.get(name) or policy_files.find(plugins, name))
 
 

@@ -63,7 +63,10 @@ def test_a_policy_that_leaves_out_nodes_beside_others_only_uses_every_node(
     ("options", "told"),
     [
         (["--policy", "nosuch"], "there is no placement policy 'nosuch' (built in: "),
-        (["--policy", "mine", "--plugins", "/nonexistent"], "/nonexistent"),
+        (
+            ["--policy", "pack", "--plugins", "/nonexistent"],
+            "the folder /nonexistent cannot be read: No such file or directory",
+        ),
         (["--policy", "pack", "--nodes", "/nonexistent/nodes.csv"], "/nonexistent/nodes.csv: No such file"),
     ],
 )

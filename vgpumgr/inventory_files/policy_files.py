@@ -24,10 +24,27 @@ _ENTRY_POINTS: Final = "vgpumgr.placement"
 _HINT: Final = "see `vgpumgr docs plugins`"
 
 
+def check(folder: Path) -> None:
+    """Raise PolicyFailed if a folder of policies cannot be read, or if a built-in policy's name hides a file of it."""
+    try:
+        there = {one.name for one in folder.iterdir()}
+    except (OSError, ValueError) as error:  # ValueError: a path that no system takes
+        why = (isinstance(error, OSError) and error.strerror) or error
+        raise PolicyFailed(say("the folder {} cannot be read: {}", folder, why), hint=_HINT) from None
+    for name in known.BUILT_IN:
+        if (file := _file(folder, name)).name in there:
+            text = say("{} is never used: {} is a policy of vgpumgr's own", file, name)
+            raise PolicyFailed(text, hint="give the file and its `name` another name")
+
+
+def _file(folder: Path, name: str) -> Path:
+    return folder / f"{name.replace('-', '_')}.py"
+
+
 @functools.cache
 def find(folder: Path | None, name: str) -> Policy:
     """A policy: `folder`/NAME.py (hyphens as underscores), else that of an installed package. Raises PolicyFailed."""
-    file = None if folder is None else folder / f"{name.replace('-', '_')}.py"
+    file = None if folder is None else _file(folder, name)
     if file is not None and file.is_file():
         return _checked(_loaded(functools.partial(_of_file, file), str(file)), name, str(file))
     for point in importlib.metadata.entry_points(group=_ENTRY_POINTS, name=name):

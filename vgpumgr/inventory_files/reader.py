@@ -82,14 +82,20 @@ def load(
 
 
 def _policies(paths: Path | Sequence[Path], home: Path, folder: str | None) -> known.Find:
-    """How to find the placement policies in `folder`, which is a path from the folder of the (first) inventory."""
+    """How to find the placement policies in `folder`, which is a path from the folder of the (first) inventory.
+
+    Raises PolicyFailed if the folder cannot be used.
+    """
+    if folder is None:
+        return functools.partial(_find_policy, None)
+    from vgpumgr.inventory_files import policy_files  # most inventories name none
+
     first = paths if isinstance(paths, Path) else paths[0]
     base = first if first.is_dir() else first.parent
-    path = base / folder if folder is not None else None
-    if folder is not None and folder.startswith("~/"):
-        path = home / folder[2:]
     # A path is taken as it is written, even through a link: beside the inventory as the user names it.
-    return functools.partial(_find_policy, None if path is None else Path(os.path.normpath(path)))
+    path = Path(os.path.normpath(home / folder[2:] if folder.startswith("~/") else base / folder))
+    policy_files.check(path)
+    return functools.partial(_find_policy, path)
 
 
 def _find_policy(folder: Path | None, name: str) -> Policy:

@@ -123,6 +123,29 @@ def test_an_inventory_names_the_folder_and_a_broken_file_is_a_problem_with_its_l
     assert "broken.py cannot be loaded: ZeroDivisionError in line 1: " in caught.value.details[0]
 
 
+def test_a_folder_of_policies_that_is_not_there_is_a_problem_whatever_policy_is_chosen(tmp_path: Path) -> None:
+    with pytest.raises(InventoryError) as caught:
+        load(tmp_path, "pack", vgpumgr_plugins="../nosuch")
+    (problem,) = caught.value.details
+    told = f"hosts.yml:1: vgpumgr_plugins: the folder {tmp_path}/nosuch cannot be read: No such file or directory; "
+    assert problem.startswith(told)
+    (tmp_path / "other").mkdir()
+    with pytest.raises(InventoryError, match="1 problem"):
+        load(tmp_path / "other", "pack", vgpumgr_plugins='"..\\0"')
+
+
+@pytest.mark.parametrize("name", ["pack", "least-fragmentation"])
+def test_a_file_with_the_name_of_a_built_in_policy_is_a_problem_since_it_would_never_be_used(
+    tmp_path: Path, name: str
+) -> None:
+    file = name.replace("-", "_")
+    written(tmp_path, f"name = '{name}'\norder = why = len\n", file=file)
+    with pytest.raises(InventoryError) as caught:
+        load(tmp_path, "spread", vgpumgr_plugins="..")
+    told = f"hosts.yml:1: vgpumgr_plugins: {tmp_path}/{file}.py is never used: {name} is a policy of vgpumgr's own; "
+    assert caught.value.details[0].startswith(told)
+
+
 def load(folder: Path, policy: str, **variables: str) -> Policy:
     """The policy of the one host of an inventory below a folder."""
     inventory = folder / "inventory"

@@ -99,7 +99,7 @@ def build_inventory(
 
     `home` replaces ~, `environ` ${NAME} in a known_hosts path. `group`: the hypervisors' group, whatever the files say.
     `boards`: the codes of NVIDIA's boards, called only if the files name some. `policies`: how to find the placement
-    policies of a folder, which `vgpumgr_plugins` names.
+    policies of a folder, which `vgpumgr_plugins` names; it raises PolicyFailed if the folder cannot be used.
     """
     report = Report()
     report.extend(sources.problems, sources.findings)
@@ -257,7 +257,7 @@ class _Declared:
     fgpu: dict[int, FgpuUnits] = field(default_factory=dict)
     policies: dict[int, str] = field(default_factory=dict)
     policies_in: Callable[[str | None], known.Find]
-    folders: dict[int, str] = field(default_factory=dict)
+    finds: dict[int, known.Find] = field(default_factory=dict)
     sites: dict[int, str] = field(default_factory=dict)
     switches: dict[int, bool] = field(default_factory=dict)
     owners: dict[int, OwnerName | None] = field(default_factory=dict)
@@ -299,7 +299,10 @@ class _Declared:
     def _read_placing(self, name: str, key: int, value: Value) -> None:
         if name == "vgpumgr_plugins":
             folder = reading.read_text(value, name, self.report, example="../plugins")
-            self.folders |= {} if folder is None else {key: folder}
+            try:
+                self.finds |= {} if folder is None else {key: self.policies_in(folder)}
+            except PolicyFailed as error:
+                self.report.problem(value.where, say("{}: {}", name, error.message), error.hint)
         else:
             policy = asks.read_policy(value, name, self.report)
             self.policies |= {} if policy is None else {key: policy}
@@ -331,7 +334,7 @@ class _Declared:
 
     def find_policy(self, keys: Mapping[str, int]) -> known.Find:
         """How a host with these variables finds its placement policies."""
-        return self.policies_in(self.folders.get(keys.get("vgpumgr_plugins", 0)))
+        return self.finds.get(keys.get("vgpumgr_plugins", 0)) or self.policies_in(None)
 
 
 def _build_hosts(
