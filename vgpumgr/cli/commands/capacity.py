@@ -72,8 +72,9 @@ def capacity(
       vgpumgr capacity --stranded
       vgpumgr capacity --catalogue 4Q,8Q,24Q --catalogue 8Q,24Q
 
-    Each number is how many attaches in a row would succeed. Each profile is counted alone: room that one takes is no
-    longer there for another. A host that is not read counts as unknown, and sums over it are lower bounds. Read-only.
+    Each number is how many attaches in a row would succeed, as long as the placement policy leaves no GPU out. Each
+    profile is counted alone: room that one takes is no longer there for another. A host that is not read counts as
+    unknown, and sums over it are lower bounds. Read-only.
     """
     from vgpumgr import errors
     from vgpumgr.cli.wiring import build_context

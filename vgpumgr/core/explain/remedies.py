@@ -119,13 +119,16 @@ def find(shortage: Shortage) -> tuple[Remedy, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnotherGpu:
-    """A GPU that the request leaves out can take the wish."""
+    """A GPU that the request or the policy leaves out can take the wish: where one is named, no policy is asked."""
 
     placed: Placed
 
     @classmethod
     def find(cls, shortage: Shortage) -> Self | None:
-        placed = None if shortage.request.gpus is None else _granted(shortage, shortage.view, None)
+        left_out = [gpu for gpu, _ in _refused(shortage, {Cause.LEFT_OUT})]
+        if shortage.domain is _TO_COME or (shortage.request.gpus is None and not left_out):
+            return None
+        placed = _granted(shortage, shortage.view, left_out[0] if left_out else None)
         return None if placed is None else cls(placed=placed)
 
     def in_words(self, shortage: Shortage) -> str:

@@ -57,7 +57,7 @@ class Placed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoPlace:
-    """Why each GPU was rejected: (PCI address, board, reason), and what would fit there now.
+    """Why each GPU was rejected: (PCI address, board, reason), and what would fit there now if the policy uses the GPU.
 
     `unknown_profile` is set if no GPU has a type of that name at all.
     """
@@ -126,7 +126,7 @@ def place(
     if exact is not None:
         survey = replace(survey, candidates=tuple(one for one in survey.candidates if one.gpu.uuid == exact.gpu_uuid))
     if not survey.candidates:
-        gpus = [gpu for gpu, _ in survey.refused]
+        gpus = [gpu for gpu, refusal in survey.refused if refusal.cause is not Cause.LEFT_OUT]
         return NoPlace(
             reasons=tuple((gpu.pci, gpu.board or gpu.name or "?", refusal) for gpu, refusal in survey.refused),
             fits=_alternatives(snapshot, gpus, ask, barred),

@@ -79,9 +79,18 @@ class Shortage:
         if self.is_not_ready:
             retry = "once one is ready, run the same command again"
             return say("{}; it would fit {}", retry, would) if would else retry
-        types = self.verdict.fits
-        fits = say("fits now: {}. ", joined("; ", types)) if types else "no other type fits now. "
+        left_out = any(refusal.cause is Cause.LEFT_OUT for _, _, refusal in self.verdict.reasons)
+        fits = self._left_out if left_out else "no other type fits now. "
+        if self.verdict.fits:
+            fits = say("{}fits now: {}. ", self._left_out if left_out else "", joined("; ", self.verdict.fits))
         return say("{}{}See `vgpumgr capacity`", fits, say("It would fit {}. ", would) if would else "")
+
+    @property
+    def _left_out(self) -> str:
+        """That the policy decided, and how another one is chosen."""
+        declared = self.request.origin == INVENTORY
+        names = "`policy` in the inventory names another" if declared else say("{} names another", Option("--policy"))
+        return say("the policy {} leaves out a GPU that has room; {}. ", self.ask.policy.name, names)
 
     def error(self, would: str = "") -> errors.NoCapacity:
         """The refusal. `would`: where the wish would fit after a change of the host, in words."""

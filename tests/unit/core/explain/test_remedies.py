@@ -30,7 +30,10 @@ from vgpumgr.core.slot.plan import Plan
 from vgpumgr.names import DEFAULT_SLOT
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from vgpumgr.core.model.snapshot import FrameworkName
+    from vgpumgr.core.policies.policy import Candidate, Fleet
     from vgpumgr.core.slot.request import AttachRequest
 
 FIRST, SECOND = "0000:41:00.0", "0000:81:00.0"
@@ -103,6 +106,50 @@ def test_another_gpu_of_the_host() -> None:
     ]
     assert error.hint is not None
     assert f"on {FIRST} after `vgpumgr detach vm01` (frees A40-8Q of vm01)" in error.hint
+
+
+class Nothing:
+    """A policy that uses no GPU."""
+
+    name = "nothing"
+
+    def order(self, _candidates: Sequence[Candidate], _fleet: Fleet) -> Sequence[Candidate]:
+        return ()
+
+    def why(self, _candidate: Candidate) -> str:
+        return "is kept"
+
+
+@pytest.mark.parametrize(
+    ("origin", "way"),
+    [(claims.ATTACH, "--policy names another. "), (claims.INVENTORY, "`policy` in the inventory names another. ")],
+)
+def test_what_only_the_policy_leaves_out_does_not_fit_now_but_fits_where_it_is_not_asked(
+    origin: claims.Origin, way: str
+) -> None:
+    error = refused(fleet("A40", "A40"), replace(request(profile="4Q"), policy=Nothing(), origin=origin))
+    assert error.hint is not None
+    assert error.hint.startswith(f"the policy nothing leaves out a GPU that has room; {way}It would fit on {FIRST}")
+    where = f"gpu_id: '{FIRST}'" if origin == claims.INVENTORY else f"--profile 4Q --gpu-id {FIRST}`"
+    assert where in error.hint
+    assert "fits now" not in error.hint
+
+
+def test_a_gpu_that_the_policy_leaves_out_beside_a_full_one_is_named() -> None:
+    view = builders.attached(fleet("A40", "A40"), "vm01", "48Q")
+    error = refused(view, replace(request(profile="4Q"), policy=Nothing()))
+    assert offers(error)[0] == [f"vgpumgr attach {ASKER} --profile 4Q --gpu-id {SECOND}"]
+    half = refused(
+        builders.attached(fleet("A40", "A40"), "vm01", "24Q"), replace(request(profile="4Q"), policy=Nothing())
+    )
+    assert half.hint is not None
+    assert f"--policy names another. fits now: A40-24Q on {FIRST} (1 left). It would fit on {SECOND}" in half.hint
+
+
+def test_of_a_vm_that_is_to_come_no_command_is_offered() -> None:
+    asked = request(profile="4Q")
+    view = replace(fleet("A40"), policy=Nothing())
+    assert remedies.of_one_more(view, asked.wish, asked.conditions, by="me", at="now") == ""
 
 
 def test_an_amount_says_as_what_it_would_fit() -> None:
