@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def gains(hosts: Sequence[HostAdvice], weeks: int) -> Iterator[str]:
     """A line for each host with requests: `kvm01: 5 requests (5 declared): 3 served -> 5, 40 GiB -> 56 GiB`.
 
-    If no host has any, one line says so. `weeks`: how far back the journal was searched for attaches; 0: not at all.
+    If no host has any, one line says why. `weeks`: how far back the journal was searched for attaches; 0: not at all.
     """
     for host in hosts:
         if host.requests:
@@ -33,8 +33,12 @@ def gains(hosts: Sequence[HostAdvice], weeks: int) -> Iterator[str]:
             unproven = "" if host.proven else "; more may be possible: the search was cut short"
             yield f"{host.host}: {counted(len(host.requests), 'request')} ({parts}): {served}{unproven}"
     if hosts and not any(host.requests for host in hosts):
-        recently = f", and no attach of the last {counted(weeks, 'week')} in the journal" if weeks else ""
-        yield f"nothing is known of what is asked for: no declared slot without a vGPU{recently}"
+        lately = f"the last {counted(weeks, 'week')}"
+        if any(host.knows_mix for host in hosts):
+            yield f"no GPU without vGPUs takes any profile that was attached in {lately}"
+        else:
+            recently = f", and no attach of {lately} in the journal" if weeks else ""
+            yield f"nothing is known of what is asked for: no declared slot without a vGPU{recently}"
 
 
 def _gib(served: Sequence[Served]) -> str:

@@ -105,7 +105,8 @@ class HostAdvice:
     """What to make of a host's idle GPUs, by address.
 
     `before`: what its requests would get now, one after the other, as attach places them; `after`: with its GPUs as
-    advised. `proven`: the search left nothing out.
+    advised. `proven`: the search left nothing out. `knows_mix`: something was attached lately, even if no idle GPU
+    takes it.
     """
 
     host: HostName
@@ -114,6 +115,7 @@ class HostAdvice:
     after: tuple[Served, ...]
     gpus: tuple[GpuAdvice, ...]
     proven: bool
+    knows_mix: bool
 
 
 _Idle: TypeAlias = tuple[GpuAdvice, tuple["Gpu", ...]]
@@ -182,6 +184,7 @@ def advise(
         after=tuple(then.served),
         gpus=tuple(_told(one, then.served, left_over) for one in advice),
         proven=proven,
+        knows_mix=bool(mix),
     )
 
 
