@@ -59,7 +59,7 @@ def test_the_page_is_one_file_that_says_what_list_says_and_takes_no_text_for_mar
 
 def test_markdown_keeps_a_hostile_text_in_its_place(site: Near) -> None:
     text = vgpumgr(site, "report", "--markdown", "-", code=4).out
-    assert "| kvm01  | 0000:41:00.0 | A40     | equal-size | 48 GiB |   8 GiB |" in text
+    assert "| kvm01 | 0000:41:00.0 | A40 | equal-size | 48 GiB | 8 GiB |" in " ".join(text.split())
     assert r"\<img src=x onerror=alert(1)\>\|\[a\](b)" in text
     assert "- **kvm02 was not read**: " in text
 

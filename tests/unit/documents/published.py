@@ -126,9 +126,9 @@ def _collect(part: Any, thing: str, found: dict[str, frozenset[str]], seen: set[
     reference = part.get("$ref")
     if isinstance(reference, str) and reference not in seen:
         seen.add(reference)
-        file, _, pointer = reference.partition("#/$defs/")
+        file, _, pointer = reference.partition("#/")
         owner = file.removesuffix("-1.json") if file else SHARED
-        _collect(schemas()[owner]["$defs"][pointer], owner, found, seen)
+        _collect(_at(schemas()[owner], tuple(pointer.split("/"))), owner, found, seen)
     for key, below in part.items():
         if key not in ("examples", "$defs"):
             _collect(below, thing, found, seen)

@@ -64,6 +64,7 @@ def markdown(columns: Sequence[Column], cells: Sequence[Sequence[str]]) -> str:
     with lean_imports():
         import tabulate
 
+    tabulate.MIN_PADDING = 0  # as in `lines`: the module keeps it
     align = ["right" if one.is_number else "left" for one in columns]
     heads = [one.head for one in columns]
     return tabulate.tabulate(cells, heads, tablefmt="github", disable_numparse=True, colalign=align)

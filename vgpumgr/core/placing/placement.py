@@ -126,14 +126,7 @@ def place(
     if exact is not None:
         survey = replace(survey, candidates=tuple(one for one in survey.candidates if one.gpu.uuid == exact.gpu_uuid))
     if not survey.candidates:
-        gpus = [gpu for gpu, refusal in survey.refused if refusal.cause is not Cause.LEFT_OUT]
-        return NoPlace(
-            reasons=tuple((gpu.pci, gpu.board or gpu.name or "?", refusal) for gpu, refusal in survey.refused),
-            fits=_alternatives(snapshot, gpus, ask, barred),
-            unknown_profile=isinstance(ask.wish, ByProfile)
-            and not any(resolve.find_type(gpu, ask.wish.profile) for gpu in snapshot.gpus)
-            and all(gpu.types for gpu in snapshot.gpus),
-        )
+        return _no_place(snapshot, ask, survey, barred)
     best, start = survey.candidates[0], exact and exact.start
     mode = division.of(best.gpu)
     return Placed(
@@ -148,6 +141,17 @@ def place(
         home=mode.home(
             snapshot, best.gpu, best.choice.type, before=instances.place_at(best.gpu, best.choice.type, start)
         ),
+    )
+
+
+def _no_place(snapshot: HostSnapshot, ask: Ask, survey: Considered, barred: sharing.Barred) -> NoPlace:
+    gpus = [gpu for gpu, refusal in survey.refused if refusal.cause is not Cause.LEFT_OUT]
+    return NoPlace(
+        reasons=tuple((gpu.pci, gpu.board or gpu.name or "?", refusal) for gpu, refusal in survey.refused),
+        fits=_alternatives(snapshot, gpus, ask, barred),
+        unknown_profile=isinstance(ask.wish, ByProfile)
+        and not any(resolve.find_type(gpu, ask.wish.profile) for gpu in snapshot.gpus)
+        and all(gpu.types for gpu in snapshot.gpus),
     )
 
 
