@@ -124,11 +124,11 @@ def _collect(part: Any, thing: str, found: dict[str, frozenset[str]], seen: set[
     if part.get("type") == "object" and "required" in part and "then" not in part:
         found[part["description"]] = frozenset(part["required"])
     reference = part.get("$ref")
-    if isinstance(reference, str) and reference not in seen:
+    if isinstance(reference, str) and "#/$defs/" in reference and reference not in seen:  # others: in their own schema
         seen.add(reference)
-        file, _, pointer = reference.partition("#/")
+        file, _, pointer = reference.partition("#/$defs/")
         owner = file.removesuffix("-1.json") if file else SHARED
-        _collect(_at(schemas()[owner], tuple(pointer.split("/"))), owner, found, seen)
+        _collect(schemas()[owner]["$defs"][pointer], owner, found, seen)
     for key, below in part.items():
         if key not in ("examples", "$defs"):
             _collect(below, thing, found, seen)
