@@ -40,22 +40,24 @@ def bounded(data: bytes, most: int) -> bytes:
     return data
 
 
-def replace(path: Path, data: bytes) -> None:
-    """Give the file this content, mode 0644, at once. Raises OSError; the old one is there then.
+def replace(path: Path, data: bytes, mode: int | None = None) -> None:
+    """Replace the content of a file at once: a reader finds the old one or the new one, never a part.
 
-    A link, a pipe or a device, such as /dev/stdout, is written to and stays what it is.
+    `mode`: the file's mode; None: that of the file there, or as the umask has it. A link, a pipe or a device, such as
+    /dev/stdout, is written to and stays what it is. Raises OSError; a regular file is then as it was.
     """
-    import tempfile  # noqa: PLC0415 -- seldom needed
-
     if path.is_symlink() or (path.exists() and not path.is_file()):
         path.write_bytes(data)
         return
-    descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".new", dir=path.parent)
-    new = Path(name)
+    if mode is None and path.exists():
+        mode = stat.S_IMODE(path.stat().st_mode)
+    new = path.with_name(f".{path.name}.{os.urandom(8).hex()}.new")
+    descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
     try:
         with os.fdopen(descriptor, "wb") as file:
             file.write(data)
-            os.fchmod(file.fileno(), 0o644)
+            if mode is not None:
+                os.fchmod(descriptor, mode)
         new.replace(path)
     finally:
         new.unlink(missing_ok=True)

@@ -26,18 +26,21 @@ class Part:
 
 
 def parts(gpu: Row) -> tuple[Part, ...]:
-    """The parts of the bar of a GPU, as the document of `report` has it. Blocks of unknown size share what is left."""
-    blocks: Sequence[Row] = gpu["blocks"]
-    known = sum(one["mib"] or 0 for one in blocks)
-    unknown = sum(one["mib"] is None for one in blocks)
-    whole = max(gpu["mib"] or 0, known, 1)
+    """The parts of the bar of a GPU, as the document of `report` has it.
+
+    Blocks of unknown size share what is left; if the others fill the GPU, each of them is as wide as the mean of those.
+    """
+    nothing = {"kind": "unknown", "mib": None, "name": None, "slot": None, "type_name": None, "owner": None}
+    blocks: Sequence[Row] = gpu["blocks"] or (nothing,)
+    sizes = [one["mib"] for one in blocks if one["mib"] is not None]
+    known, unknown = sum(sizes), len(blocks) - len(sizes)
+    usual = known / len(sizes) if known else 1.0
+    whole = max(gpu["mib"] or 0, known + unknown * usual, 1)
     rest = (whole - known) / unknown if unknown else 0.0
-    if unknown and not rest:
-        whole, rest = whole + unknown, 1.0
     result: list[Part] = []
     x = 0.0
-    for one in blocks or ({"kind": "unknown", "mib": None, "name": None, "type_name": None},):
-        width = 100 * ((one["mib"] or rest or whole) / whole)
+    for one in blocks:
+        width = 100 * (rest if one["mib"] is None else one["mib"]) / whole
         lines = tuple(text for text in _lines(one) if text)
         result.append(Part(kind=one["kind"], x=round(x, 3), width=round(width, 3), lines=lines, title=_title(one)))
         x += width
@@ -61,7 +64,7 @@ KEY = {
     "idle": "not in use",
     "awaited": "gone, comes back with reconcile",
     "foreign": "not vgpumgr's",
-    "unknown": "whose it is, is unknown",
+    "unknown": "of unknown ownership",
     "instance": "GPU instance without vGPU",
     "reserved": "reserved",
     "stranded": "stranded (free, and useless for usual requests)",
@@ -78,5 +81,5 @@ def _lines(block: Row) -> tuple[str | None, ...]:
 
 
 def _title(block: Row) -> str:
-    of_vm = (block.get("name"), block.get("slot"), block["type_name"], block.get("owner"))
+    of_vm = (block["name"], block["slot"], block["type_name"], block["owner"])
     return ", ".join([*(text for text in of_vm if text), memory(block["mib"]), KEY[block["kind"]]])

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import html.parser
+import os
+import stat
 from typing import TYPE_CHECKING
 
 import pytest
@@ -69,6 +71,40 @@ def test_rows_have_what_is_free_and_who_has_the_rest(site: Near) -> None:
     assert [(gpu["taken_mib"], gpu["free_mib"]) for gpu in gpus] == [(8192, 40960), (0, 49152)]
     assert "cordoned" in gpus[1]["closed"]
     assert vgpumgr(site, "report", "-o", "name", code=4).out == "kvm01/0000:41:00.0\nkvm01/0000:81:00.0\n"
+
+
+def test_check_writes_no_file(site: Near, tmp_path: Path) -> None:
+    site.dead.clear()
+    ran = vgpumgr(site, "report", "--html", str(tmp_path / "r.html"), "--check", code=3)
+    assert f" bytes to {tmp_path}/r.html" in ran.err
+    assert [*tmp_path.glob("*.html")] == []
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ("--html r.html -o json", "--html does not go with -o, --columns or --sort"),
+        ("--markdown - --sort host", "--markdown does not go with -o, --columns or --sort"),
+        ("--html - --markdown -", "--html and --markdown both name -"),
+        ("--since 401d", "--since: at most 400d"),
+    ],
+)
+def test_what_cannot_be_combined_is_refused_before_a_host_is_read(site: Near, options: str, told: str) -> None:
+    assert told in vgpumgr(site, "report", *options.split(), code=2).err
+    assert site.links == []
+
+
+def test_a_file_keeps_its_mode_and_a_new_one_has_that_of_the_umask(site: Near, tmp_path: Path) -> None:
+    old, new = tmp_path / "old", tmp_path / "new"
+    old.touch(mode=0o640)
+    before = os.umask(0o077)
+    try:
+        for file in (old, new):
+            vgpumgr(site, "report", "--markdown", str(file), code=4)
+    finally:
+        os.umask(before)
+    assert [stat.S_IMODE(file.stat().st_mode) for file in (old, new)] == [0o640, 0o600]
+    assert [*tmp_path.glob(".*.new")] == []
 
 
 def test_a_link_is_written_through(site: Near, tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from vgpumgr import pictures
 BLOCKS = st.builds(
     lambda kind, mib: {"kind": kind, "mib": mib, "name": None, "slot": None, "type_name": "A40-8Q", "owner": None},
     st.sampled_from(["used", "foreign", "free"]),
-    st.none() | st.integers(0, 1 << 20),
+    st.none() | st.just(0) | st.integers(256, 1 << 20),
 )
 
 
@@ -24,7 +24,8 @@ def test_the_parts_of_a_bar_fill_it_and_do_not_overlap(mib: int | None, blocks: 
     assert len(parts) == max(1, len(blocks))
     for one, other in itertools.pairwise(parts):
         assert one.x + one.width == pytest.approx(other.x, abs=0.01)
-    assert all(part.width >= 0 for part in parts)
+    for part, block in zip(parts, blocks, strict=False):
+        assert (part.width > 0) == (block["mib"] != 0)
     assert parts[-1].x + parts[-1].width <= 100.1
 
 

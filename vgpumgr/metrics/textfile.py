@@ -11,6 +11,7 @@ from vgpumgr.errors import ExportError
 if TYPE_CHECKING:
     from pathlib import Path
 
+_MODE = 0o644  # the collector runs as another user
 SUFFIX = ".prom"  # the collector reads no other files, so it ignores the temporary one
 
 
@@ -18,7 +19,7 @@ def write(path: Path, page: bytes) -> None:
     """Replace `path` with `page`. On ExportError nothing has changed."""
     folder = path.parent
     try:
-        files.replace(path, page)
+        files.replace(path, page, _MODE)
     except (FileNotFoundError, NotADirectoryError) as error:
         hint = f"create the folder that node_exporter's --collector.textfile.directory names: {folder}"
         raise ExportError(f"{path} cannot be written: {error.strerror}", hint=hint) from error

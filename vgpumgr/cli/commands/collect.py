@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from vgpumgr import errors
-from vgpumgr.cli.params import choosing
+from vgpumgr.cli.params import choosing, stored
 from vgpumgr.cli.params.durations import Duration
 from vgpumgr.cli.params.options import common_options
 from vgpumgr.cli.params.sizes import Bytes
@@ -76,11 +76,9 @@ def collect(
     from vgpumgr.controller import collect as use_case
     from vgpumgr.controller import environment
     from vgpumgr.controller.sampling import Sampler
-    from vgpumgr.core.usage import histogram
     from vgpumgr.store import place
 
-    if keep > histogram.MAX_DAYS * 86400:
-        raise errors.UsageError(f"--keep: at most {histogram.MAX_DAYS}d")
+    stored.guard_age("--keep", keep)
     if lasting is not None and every is None:
         raise errors.UsageError("--for needs --every", hint="without --every, hosts are read once")
     context = build_context(settings)

@@ -168,13 +168,10 @@ def _one(chosen: Sequence[str], on: str | None) -> str | None:
 
 def _window(since: float | None, idle: float | None) -> float:
     """How far the report goes back, in seconds. Raises UsageError."""
-    from vgpumgr.core.usage import histogram
-
     if since is not None and idle is not None:
         raise errors.UsageError("--since cannot be combined with --idle", hint="--idle says how far back by itself")
     for option, seconds in (("--since", since), ("--idle", idle)):
-        if seconds is not None and seconds > histogram.MAX_DAYS * 86400:
-            raise errors.UsageError(f"{option}: at most {histogram.MAX_DAYS}d")
+        stored.guard_age(option, seconds)
     return since or idle or _DAY_S
 
 

@@ -37,6 +37,14 @@ def known(settings: Settings, vms: Iterable[str], hosts: Iterable[str]) -> tuple
     )
 
 
+def guard_age(option: str, seconds: float | None) -> None:
+    """Raises UsageError if an option asks for more time than samples are added up over. `seconds` None: not given."""
+    from vgpumgr.core.usage import histogram
+
+    if seconds is not None and seconds > histogram.MAX_DAYS * 86400:
+        raise errors.UsageError(f"{option}: at most {histogram.MAX_DAYS}d")
+
+
 def chosen(texts: Sequence[str], vms: Collection[str], roster: Roster, what: str, *, on: str | None = None) -> Shown:
     """What the arguments select. `what`: the store's name in messages.
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Table:
-    """A table of the report, its cells as for a person. `none`: what is said in place of no rows."""
+    """A table of the report, with its cells as a person reads them. `none`: the text if there are no rows."""
 
     title: str
     columns: tuple[Column, ...]
@@ -78,5 +78,5 @@ def _bars(value: Sequence[float | None] | None, _row: Row) -> str | None:
 
 
 def _escaped(text: Any) -> str:
-    """A text without Markdown's own characters, on one line."""
+    """A text on one line, with Markdown's own characters escaped."""
     return re.sub(r"([\\`*_{}\[\]<>#|~]|^[-+])", r"\\\1", " ".join(str(text).split()))
