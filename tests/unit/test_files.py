@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import TypeAlias
+from unittest import mock
 
 import pytest
 
@@ -94,3 +95,10 @@ def test_a_home_that_is_not_there_is_no_crash(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.delenv("HOME")
     monkeypatch.setattr(os, "getuid", lambda: 54321)
     assert files.home() == Path("/")
+
+
+def test_a_file_that_cannot_be_replaced_stays_as_it_was_and_nothing_is_left_beside_it(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("old")
+    with mock.patch.object(Path, "replace", side_effect=OSError(28, "No space left on device")), pytest.raises(OSError):
+        files.replace(tmp_path / "file", b"new")
+    assert [(one.name, one.read_text()) for one in tmp_path.iterdir()] == [("file", "old")]

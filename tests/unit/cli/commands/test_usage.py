@@ -295,3 +295,8 @@ def test_the_hours_of_each_owner_add_up_for_a_bill(run: Callable[..., Said], fol
     (named,) = json.loads(run("vm01", "--by", "owner", "-o", "json").out)["owners"]
     assert named["owner"] == "Team, A"
     assert json.loads(run("-o", "json").out)["owners"] is None
+
+
+def test_collect_keeps_no_sample_longer_than_samples_can_be_added_up(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.run(["collect", "--keep", "401d"]) == 2
+    assert "error: --keep: at most 400d" in capsys.readouterr().err
