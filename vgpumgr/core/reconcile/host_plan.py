@@ -57,8 +57,11 @@ class HostPlan:
 
     @property
     def prunes(self) -> tuple[PlannedTask, ...]:
-        """The tasks that free undeclared slots, refused ones included; empty if none of them destroys a vGPU."""
-        rows = tuple(planned for planned in self.tasks if isinstance(planned.task, PruneSlot))
+        """The tasks that free the claims of undeclared slots, refused ones included.
+
+        Empty if none of them destroys a vGPU.
+        """
+        rows = tuple(row for row in self.tasks if isinstance(row.task, PruneSlot) and not row.task.wait)
         return rows if any(step.destroys for planned in rows for step in planned.steps) else ()
 
     @property

@@ -80,9 +80,10 @@ class EnsureSlot(OfSlot):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PruneSlot(OfSlot):
-    """Free a slot whose declaration is gone."""
+    """Free a slot whose declaration is gone. `wait`: it has no claim, its wish only waits for room."""
 
     uuid: VmUuid
+    wait: bool = False
 
     verb = RECONCILE
     why = drifts.Cause.UNDECLARED.value
@@ -452,7 +453,7 @@ def _prunes(view: HostView, declared: HostDeclaration) -> Iterator[PruneSlot]:
                 and may_prune(declared, wait)
                 and not declaration(declared, domain.name, wait.slot)
             ):
-                yield PruneSlot(vm=domain.name, uuid=domain.uuid, slot=wait.slot)
+                yield PruneSlot(vm=domain.name, uuid=domain.uuid, slot=wait.slot, wait=True)
 
 
 def _ensures(view: HostView, declared: HostDeclaration) -> tuple[EnsureSlot, ...]:

@@ -115,6 +115,13 @@ def test_one_of_two_declared_vms_that_leaves_is_taken_away_without_a_number() ->
     assert made.destroys == 1
 
 
+def test_a_wish_that_waits_and_is_no_longer_declared_counts_for_no_vgpu_that_would_go() -> None:
+    view = after(builders.host(builders.gpu(vfs=2)), declared(vm01="24Q", vm02="24Q", vm03="24Q"))
+    made = plan(view, declared(vm02="24Q"))
+    assert ([step.verb for step in made.steps].count("drop_wait"), made.destroys) == (1, 1)
+    destroy_guard.guard_destroys([made], confirmed=None)
+
+
 def test_what_runs_and_is_kept_for_that_does_not_hide_that_every_declaration_is_lost() -> None:
     view = builders.running(after(builders.host(), declared(vm01="4Q", vm02="4Q")), "vm02")
     refused(plan(view, declared()))
