@@ -425,6 +425,11 @@ def hardware_of(view: HostView, vm: str = "vm01", slot: str = DEFAULT_SLOT) -> V
     return found
 
 
+def renamed(view: HostView, vm: str, name: str) -> HostView:
+    """The host after `virsh domrename`: claim and ledger have the VM's UUID, and the ledger its name of before."""
+    return change_domain(view, vm, lambda found: replace(found, name=VmName(name)))
+
+
 def change_domain(view: HostView, vm: str, change: Callable[[Domain], Domain]) -> HostView:
     """The view with one VM changed, as somebody else would."""
     uuid = vm_uuid(vm)

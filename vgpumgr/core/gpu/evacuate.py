@@ -5,7 +5,7 @@ The ledger keeps their entries meanwhile, so a run that is killed in between lea
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 from vgpumgr import errors
@@ -34,7 +34,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ours:
-    """A ledger entry on the GPU, with its hardware. `whole`: it was fully made once, even if it is gone now."""
+    """A ledger entry on the GPU, with its VM's current name and its hardware.
+
+    `whole`: it was fully made once, even if it is gone now.
+    """
 
     entry: LedgerEntry
     vgpu: Vgpu | None
@@ -45,7 +48,7 @@ def entries(view: HostView, gpu: Gpu) -> tuple[Ours, ...]:
     """The ledger's entries on a GPU, without lazy ones whose vGPUs are not there: only libvirt's hook makes those."""
     ours = (entry for entry in view.snapshot.ledger or () if entry.vgpu.gpu_uuid == gpu.uuid)
     return tuple(
-        Ours(entry=entry, vgpu=vgpu, whole=_is_whole(view, entry))
+        Ours(entry=replace(entry, vgpu=plans.spec_of_entry(view, entry)), vgpu=vgpu, whole=_is_whole(view, entry))
         for entry in ours
         if (vgpu := view.snapshot.vgpu_of(entry.vgpu)) is not None or not entry.lazy
     )
@@ -64,8 +67,8 @@ def _is_whole(view: HostView, entry: LedgerEntry) -> bool:
 
 def enter(view: HostView, ours: Iterable[Ours]) -> tuple[plan_steps.Step, ...]:
     """Steps that mark a killed run's entries as made if the hardware exists. Until then the vGPUs cannot be moved."""
-    planned_entries = (one.entry for one in ours if one.vgpu is not None and one.entry.state == PLANNED)
-    return tuple(_create(view, plans.spec_of_entry(view, entry), plan_steps.SAME) for entry in planned_entries)
+    unentered = (one.entry for one in ours if one.vgpu is not None and one.entry.state == PLANNED)
+    return tuple(_create(view, entry.vgpu, plan_steps.SAME) for entry in unentered)
 
 
 def _create(view: HostView, vgpu: VgpuSpec, expect: Literal["empty", "same"]) -> plan_steps.CreateVgpu:
@@ -81,7 +84,7 @@ def idle(view: HostView, gpu: Gpu, ours: Iterable[Ours]) -> tuple[plan_steps.Eva
     return tuple(
         plan_steps.EvacuateVgpu(
             host=view.snapshot.host,
-            vgpu=plans.spec_of_entry(view, one.entry),
+            vgpu=one.entry.vgpu,
             runs=views.runs_without(view, one.entry.vgpu.vm),
             listed=views.users(view, one.entry.vgpu.device, one.vgpu).listed,
         )
@@ -126,7 +129,7 @@ def make_again(
             text, host = say("{}: GPU {} {}", what, gpu.pci, reason.text), view.snapshot.host
             findings.append(Finding(kind="gone", host=host, vm=vgpu.vm_name, slot=vgpu.slot, text=text))
             continue
-        spec = division.placed_again(after.snapshot, plans.spec_of_entry(view, one.entry))
+        spec = division.placed_again(after.snapshot, vgpu)
         step = _create(view, spec, plan_steps.EMPTY)
         after = simulate.apply_one(after, step)
         steps.append(step)

@@ -25,7 +25,6 @@ from vgpumgr.core.model.claims import BOUND, PENDING
 from vgpumgr.core.model.view import Finding
 from vgpumgr.core.placing import instances
 from vgpumgr.core.slot import attach
-from vgpumgr.core.slot import plan as plans
 from vgpumgr.core.slot.request import request_of
 from vgpumgr.wording import Command, joined, say
 
@@ -265,7 +264,7 @@ def _entries_out(view: HostView, gpu: Gpu, slots: Collection[tuple[VmUuid, Slot]
         if one.vgpu is None and one.whole and bool(one.entry.vgpu.mig) != on:
             yield plan_steps.DestroyVgpu(
                 host=view.snapshot.host,
-                vgpu=plans.spec_of_entry(view, one.entry),
+                vgpu=one.entry.vgpu,
                 expect=plan_steps.ABSENT,
                 runs=views.runs_without(view, one.entry.vgpu.vm),
             )

@@ -150,16 +150,12 @@ def _adopt(
     if entry is not None:
         if not vgpu.is_of(entry.vgpu):
             raise detach.drift(entry.vgpu, vgpu, hint="free that vGPU by hand, then attach again")
-        if domain.uuid != entry.vgpu.vm:
-            raise errors.ConflictingClaim(
-                say(
-                    "{} is in the definition of {}, but the ledger has it for {}", name, domain.name, entry.vgpu.vm_name
-                ),
-                hint=say(
-                    "`{}` first", command("detach", entry.vgpu.vm_name, slot=entry.vgpu.slot, on=view.snapshot.host)
-                ),
-            )
         spec = replace(plans.spec_of_entry(view, entry), placement_id=gpu.placement_of(vgpu))
+        if domain.uuid != spec.vm:
+            raise errors.ConflictingClaim(
+                say("{} is in the definition of {}, but the ledger has it for {}", name, domain.name, spec.vm_name),
+                hint=say("`{}` first", command("detach", spec.vm_name, slot=spec.slot, on=view.snapshot.host)),
+            )
         return spec, [plan_steps.EnterVgpu(host=view.snapshot.host, vgpu=spec), *_of_ours(view, request, entry)]
     _guard_domain(view, domain)
     slot = _slot(view, domain, vgpu)
@@ -181,8 +177,7 @@ def _adopt(
 def _guard_leaving(view: HostView, entry: LedgerEntry, name: MdevUuid | PciAddress) -> None:
     if entry.state != claims.LEAVING:
         return
-    domain = view.domain(entry.vgpu.vm)
-    vm = domain.name if domain is not None else entry.vgpu.vm_name
+    vm = plans.spec_of_entry(view, entry).vm_name
     raise errors.ConflictingClaim(
         say("a detach of {} slot {}, which removes {}, is unfinished", vm, entry.vgpu.slot, name),
         hint=say("`{}` finishes it", command("detach", vm, slot=entry.vgpu.slot, on=view.snapshot.host)),

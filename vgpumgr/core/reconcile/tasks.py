@@ -536,9 +536,9 @@ def declaration(declared: HostDeclaration, vm: VmName, slot: Slot) -> SlotDeclar
 
 
 def placed(view: HostView) -> frozenset[tuple[VmName, Slot]]:
-    """The slots that have a place: in the ledger, or proved by existing hardware."""
-    slots = {(entry.vgpu.vm_name, entry.vgpu.slot) for entry in view.snapshot.ledger or ()}
-    return frozenset(slots | {(spec.vm_name, spec.slot) for spec in ownership.proved(view)})
+    """The defined VMs' slots that have a place: in the ledger, by the VM's UUID, or proved by existing hardware."""
+    vgpus = (*(entry.vgpu for entry in view.snapshot.ledger or ()), *ownership.proved(view))
+    return frozenset((vm.name, vgpu.slot) for vgpu in vgpus if (vm := view.domain(vgpu.vm)) is not None)
 
 
 def needs_saved(task: Task) -> bool:

@@ -43,7 +43,8 @@ def _yields(view: HostView, domain: Domain, planned_tasks: tuple[PlannedTask, ..
     """The vGPUs that the running VM has and that some planned task needs it to give up."""
     live = {device.source for device in domain.live or ()}
     for entry in view.entries(domain.uuid):
-        lines = [say("{}, {}", one.task.subject, one.task.why) for one in planned_tasks if _waits_for(view, one, entry)]
+        waiting = (one.task for one in planned_tasks if _waits_for(view, one, domain, entry))
+        lines = [say("{}, {}", task.subject, task.why) for task in waiting]
         if entry.vgpu.device in live and lines:
             yield restart.Change(
                 slot=entry.vgpu.slot,
@@ -55,9 +56,9 @@ def _yields(view: HostView, domain: Domain, planned_tasks: tuple[PlannedTask, ..
             )
 
 
-def _waits_for(view: HostView, planned: PlannedTask, entry: LedgerEntry) -> bool:
+def _waits_for(view: HostView, planned: PlannedTask, domain: Domain, entry: LedgerEntry) -> bool:
     if planned.waits is None:
         return False
     if isinstance(planned.task, OfGpu):
         return gpu_choice.find(view.snapshot, planned.task.gpu_id)[1] == entry.vgpu.gpu_uuid
-    return (planned.task.vm, planned.task.slot) == (entry.vgpu.vm_name, entry.vgpu.slot)
+    return (planned.task.vm, planned.task.slot) == (domain.name, entry.vgpu.slot)

@@ -250,19 +250,20 @@ def _kept_entry(
             raise obstacle
         return None
     if not request.replace:
-        guard_offered(view, plans.find_domain(view, request.vm), request)
+        domain = plans.find_domain(view, request.vm)
+        guard_offered(view, domain, request)
         raise errors.ConflictingClaim(
             say(
                 "the host's ledger holds {} on {} for {} slot {}",
                 entry.vgpu.type_name,
                 entry.vgpu.parent,
-                entry.vgpu.vm_name,
+                domain.name,
                 entry.vgpu.slot,
             ),
             hint=say(
                 "{} replaces it, `{}` frees it",
-                _exchange(entry.vgpu.vm_name, request),
-                command("detach", entry.vgpu.vm_name, slot=entry.vgpu.slot),
+                _exchange(domain.name, request),
+                command("detach", domain.name, slot=entry.vgpu.slot),
             ),
         )
     return None

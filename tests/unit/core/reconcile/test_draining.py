@@ -140,6 +140,12 @@ def test_a_vm_whose_own_slot_is_to_be_freed_or_resized_yields_for_that() -> None
         assert [(one.does, one.waits) for one in row.slots] == [("yields", waits)]
 
 
+def test_a_vm_that_was_renamed_yields_under_its_name_of_now() -> None:
+    busy = builders.running(builders.renamed(after(builders.host(), vm01="4Q"), "vm01", "web01"))
+    (row,) = window.of_host(busy, declares(web01="8Q"), RUN)
+    assert (row.vm, [one.waits for one in row.slots]) == ("web01", ["web01 vgpu0, declared --profile 8Q (hosts.yml:1)"])
+
+
 def test_a_restart_is_told_beside_it_and_still_told_where_the_ledger_cannot_be_read() -> None:
     """vm01 runs without its vGPU, and vm02 with one whose GPU is to have another scheduler."""
     view = builders.running(after(builders.host(), vm01="4Q", vm02="4Q"), "vm02")

@@ -51,6 +51,8 @@ def test_what_fits_only_in_a_mode_that_waits_waits_as_well() -> None:
     declared = mode_declared(vm01="4Q", vm02="8Q")
     made = host_plan.plan_host(busy, declared, RUN)
     assert unit(made, "GPU").waits == "its GPU is idle: vm01 runs"
+    renamed = host_plan.plan_host(builders.renamed(busy, "vm01", "web01"), declared, RUN)
+    assert unit(renamed, "GPU").waits == "its GPU is idle: web01 runs"
     assert unit(made, "vm02").waits == f"GPU {PCI} can be given its declared mixed-size mode, once it is idle"
     huge = host_plan.plan_host(busy, mode_declared(vm01="4Q", vm02="48Q"), RUN)  # it would not fit beside vm01's, ever
     assert unit(huge, "vm02").waits is None

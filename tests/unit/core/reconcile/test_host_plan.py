@@ -343,6 +343,12 @@ def test_what_has_a_place_is_placed_before_what_is_new() -> None:
     assert [item.task.subject for item in made.tasks] == ["vm03 vgpu0", "vm01 vgpu0"]
 
 
+def test_a_vm_that_was_renamed_keeps_its_place_before_what_is_new() -> None:
+    view = builders.renamed(builders.rebooted(after(builders.host(), vm03="4Q")), "vm03", "web03")
+    made = plan(view, vm01="4Q", web03="4Q")
+    assert [item.task.subject for item in made.tasks] == ["web03 vgpu0", "vm01 vgpu0"]
+
+
 def test_a_ledger_that_cannot_be_read_leaves_the_host_out_whole() -> None:
     view = after(builders.host(), vm01="4Q")
     with pytest.raises(errors.LedgerBroken):

@@ -121,6 +121,11 @@ def test_slots_that_have_a_vgpu_ask_for_nothing_and_their_gpu_is_left_alone() ->
     assert worth(found.before) == worth(found.after) == (1, 8 * 1024)  # the first GPU has room for it
 
 
+def test_a_vm_that_was_renamed_asks_for_nothing_more() -> None:
+    view = builders.renamed(builders.attached(in_equal_size(), "vm01", "8Q"), "vm01", "web01")
+    assert demand.declared_slots(view, declares(web01="8Q")) == []
+
+
 def test_the_mix_of_the_journal_is_scaled_to_what_the_idle_gpus_hold() -> None:
     own = advise(in_equal_size(), history=History(by_host={"kvm01": {"8Q": 10, "24Q": 3}, "kvm02": {"48Q": 9}}))
     assert [one.text for one in own.requests] == ["24Q"] * 2 + ["8Q"] * 6

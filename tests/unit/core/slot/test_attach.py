@@ -271,6 +271,11 @@ def test_a_lost_claim_is_not_written_over_what_the_ledger_holds() -> None:
         "`vgpumgr detach vm01 --slot vgpu0` frees it"
     )
     assert builders.entry_of(converged(view, profile="8Q", replace_it=True)).vgpu.type_name == "A40-8Q"
+    error = refused(builders.renamed(view, "vm01", "web01"), errors.ConflictingClaim, profile="8Q")
+    assert error.hint == (
+        "`vgpumgr attach web01 --profile 8Q --replace --slot vgpu0` replaces it, "
+        "`vgpumgr detach web01 --slot vgpu0` frees it"
+    )
 
 
 def test_a_pending_claim_takes_the_place_it_names() -> None:

@@ -17,7 +17,7 @@ from vgpumgr.core.model.domain_xml import Hostdev, SavedStates
 from vgpumgr.core.model.snapshot import MDEV_PF, MDEV_VF, VENDOR_VFIO, Active, FrameworkName, Unknown
 from vgpumgr.core.model.vgpu import Device, Mdev, Vf
 from vgpumgr.core.slot import plan
-from vgpumgr.names import MdevUuid, PciAddress, VmName, VmUuid
+from vgpumgr.names import MdevUuid, PciAddress, VmUuid
 
 if TYPE_CHECKING:
     from tests.unit.core.builders import DetachOptions
@@ -242,7 +242,7 @@ def test_any_qemu_that_is_ending_is_told_for_the_host_program_waits_for_it(frame
 def test_a_step_that_takes_away_carries_the_vms_name_of_now(framework: FrameworkName) -> None:
     """The host program looks for the VM's QEMU and for libvirt's log of it by that name."""
     view = builders.attached(builders.host_of(framework))
-    renamed = builders.change_domain(view, "vm01", lambda found: replace(found, name=VmName("web01")))
+    renamed = builders.renamed(view, "vm01", "web01")
     steps = builders.plan_detach(renamed).steps
     assert [step.vgpu.vm_name for step in steps if isinstance(step, plan_steps.DestroyVgpu)] == ["web01"]
     gpu = renamed.snapshot.gpus[0]
@@ -250,7 +250,7 @@ def test_a_step_that_takes_away_carries_the_vms_name_of_now(framework: Framework
     (evacuation,) = evacuate.idle(renamed, gpu, ours)
     assert evacuation.vgpu.vm_name == "web01"
     gone = replace(view, domains=())
-    assert [step.vgpu.vm_name for step in evacuate.idle(gone, gpu, ours)] == ["vm01"]
+    assert [step.vgpu.vm_name for step in evacuate.idle(gone, gpu, evacuate.entries(gone, gpu))] == ["vm01"]
 
 
 @EVERY_FRAMEWORK
