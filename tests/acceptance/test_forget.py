@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tests.acceptance.command import vgpumgr
+from tests.model.fleet import vm_uuid
 
 if TYPE_CHECKING:
     from tests.acceptance.near import Near
@@ -22,6 +23,7 @@ def test_a_vm_is_forgotten_once_it_has_nothing(near_host: Near) -> None:
     assert "  - 2 runs in the history\n" in told
     assert "forget removes 2 records about vm01" in vgpumgr(lab, "forget", "vm01", code=2).err
     assert [row["vm"] for row in vgpumgr(lab, "history", "-o", "json").document["runs"]] == ["vm01", "vm02", "vm01"]
+    assert vgpumgr(lab, "forget", vm_uuid("kvm01", "vm01").upper(), "--check", code=3).out
     assert "All records of VM vm01 are deleted." in vgpumgr(lab, "forget", "vm01", "--yes").out
     assert [row["vm"] for row in vgpumgr(lab, "history", "-o", "json").document["runs"]] == ["vm02"]
     assert "no record of a VM 'vm01'. Nothing to do." in vgpumgr(lab, "forget", "vm01", "--yes").out

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from vgpumgr import errors
+from vgpumgr import errors, names
 from vgpumgr.controller import report
 from vgpumgr.controller.results import ForgetPlan, ForgetResult
 from vgpumgr.core.commands import command
@@ -38,6 +38,7 @@ def forget(context: Context, store: Path, name: str, consent: Consent[ForgetPlan
     if kind == "host":
         _guard_host(context, name)
     else:
+        name = names.as_uuid(name) or name
         _guard_vm(context, name)
     plan = ForgetPlan(kind=kind, name=name, traces=forgetting.traces(store, samples, kind, name))
     consent.show(plan)
@@ -81,9 +82,9 @@ def _guard_host(context: Context, name: str) -> None:
 def _guard_vm(context: Context, name: str) -> None:
     """Refuse a VM that is declared (also by its name if `name` is its UUID) or that has a vGPU on any host."""
     fleet = report.look_over(context, (), lambda view: (_has(view, name), _names(view, name)))
-    names = {name}.union(*(called for _, called in fleet.views))
+    known = {name}.union(*(called for _, called in fleet.views))
     for declared in context.inventory.hosts.values():
-        for vm in names.intersection(declared.vms):
+        for vm in known.intersection(declared.vms):
             raise errors.RefusedPlan(
                 say("{} is declared on {} ({})", vm, declared.name, declared.vms[VmName(vm)].where),
                 hint="take it out of the inventory first",
