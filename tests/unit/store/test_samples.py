@@ -257,6 +257,8 @@ def test_vms_and_hosts_that_went_are_forgotten_with_their_errors_where_the_limit
     samples: Samples,
 ) -> None:
     samples.add([*rounds(1, host="kvm02"), replace(failed_round(at_us=T0), host=HostName("kvm02"))])
+    samples.add([measured_round({"vm1": load(1), "vm2": None}, since_us=T0, until_us=T0 + SECOND, host="kvm02")])
+    assert done_by_hand(samples, "SELECT host, vm FROM off") == [("kvm02", "vm2")]
     fill(samples, 16, begin_us=T0 + BUCKET_US)
     limit = size(samples) * 2 // 3
     assert samples.prune(before_us=T0, max_bytes=limit) > 0
@@ -264,6 +266,7 @@ def test_vms_and_hosts_that_went_are_forgotten_with_their_errors_where_the_limit
     assert samples.prune(before_us=T0 + 2 * BUCKET_US, max_bytes=limit) <= 1
     assert [host.last.host for host in samples.latest()] == ["kvm01"]
     assert "kvm02" not in samples.names()[1]
+    assert done_by_hand(samples, "SELECT host, vm FROM off") == []
     samples.add(rounds(1, host="kvm02", begin_us=T0 + 17 * BUCKET_US))
     assert [(host.last.host, dict(host.errors)) for host in samples.latest()][1] == ("kvm02", {})
     assert samples.latest()[1].counters[VgpuKey(HostName("kvm02"), PCI, "vm1", "vgpu0")].observed_s == 10

@@ -166,3 +166,4 @@ def _forget(connection: sqlite3.Connection, before_us: int) -> None:
         connection.execute(_FORGET_SERIES, (before_us,))
         if connection.execute("DELETE FROM host WHERE at < ?", (before_us / 1e6,)).rowcount:
             connection.execute("DELETE FROM host_error WHERE host NOT IN (SELECT name FROM host)")
+            connection.execute("DELETE FROM off WHERE host NOT IN (SELECT name FROM host)")
