@@ -66,7 +66,7 @@ def cost_mib(
 
 
 def mean_loss(sizes: Sequence[int], before: Sequence[int], after: Sequence[int], usual: Mapping[int, int]) -> float:
-    """What usual requests lose of a GPU on average. `before`, `after`: what vGPUs of each size could fill of it.
+    """What usual requests lose of a GPU on average; 0 if none is known. `before`, `after`: what each size could fill.
 
     A request is served by the smallest of `sizes` (ascending) that is enough. Requests count by their memory: if each
     counted once, up to two percentage points less memory would be served in MIG mode (benchmarks/placement_served.py).
@@ -76,4 +76,4 @@ def mean_loss(sizes: Sequence[int], before: Sequence[int], after: Sequence[int],
         at = bisect.bisect_left(sizes, size)
         lost += size * count * (before[at] - after[at]) if at < len(sizes) else 0
         asked += size * count
-    return lost / asked
+    return lost / asked if asked else 0.0

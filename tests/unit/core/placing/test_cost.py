@@ -14,6 +14,7 @@ from tests.unit.core.law import LAW
 from tests.unit.core.placing.test_free_places import mixed
 from vgpumgr import errors
 from vgpumgr.core import simulate
+from vgpumgr.core.driver.profiles import other_name
 from vgpumgr.core.model.snapshot import MDEV_VF, VENDOR_VFIO
 from vgpumgr.core.placing import cost, fits, room
 from vgpumgr.core.policies import known
@@ -80,6 +81,20 @@ def test_what_usual_requests_lose_is_the_mean_over_their_sizes_by_the_memory_ask
     usual = {4: 3, 8: 1}
     assert cost.mean_loss([4, 8], [48, 48], [44, 0], usual) == (3 * 4 * 4 + 8 * 48) / (3 * 4 + 8)
     assert cost.mean_loss([4, 8], [48, 48], [44, 0], {5: 1, 9: 1}) == 5 * 48 / 14  # 5 is served by 8, 9 by nothing
+
+
+def test_a_type_is_placed_where_neither_host_nor_name_gives_any_size() -> None:
+    name = "NVIDIA Tomorrow"
+    sizeless = replace(
+        next(iter(builders.types("A40").values())),
+        name=name,
+        type_name="Tomorrow",
+        parsed=other_name(name),
+        framebuffer_mib=None,
+    )
+    gpus = (replace(builders.gpu(pci=pci), types={sizeless.id: sizeless}) for pci in (FIRST, SECOND))
+    plan = builders.plan_attach(builders.host(*map(simulate.with_creatable, gpus)), "vm01", name)
+    assert builders.created(plan).vgpu.gpu == FIRST
 
 
 def test_usual_is_what_is_asked_for_or_else_what_there_is() -> None:
