@@ -139,8 +139,8 @@ def drift(facts: HostSnapshot, gpu: Gpu, wish: SchedulerWish) -> tuple[Differenc
     state = _state(facts, gpu)
     setting = _grant(facts, gpu, wish, state).setting
     value = scheduler.rm_pvmrl(setting)
+    keeps = modprobe.number(modprobe.read(_files(facts), gpu.pci)) == value
     layer = persistent(facts, gpu)
-    keeps = modprobe.number(layer.found) == value
     differences: list[Difference] = []
     if _differs(state, setting):
         policy = state.policies[GRAPHICS] or "?"

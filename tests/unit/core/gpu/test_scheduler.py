@@ -399,6 +399,14 @@ def test_a_gpu_that_was_set_to_something_else_was_not_never_set() -> None:
     assert kinds(only_file)[0] == ("policy", "drift", "cannot tell")
 
 
+def test_files_that_cannot_be_read_are_told_and_no_drift() -> None:
+    view = busy()
+    declared = builders.declared_scheduler(view.snapshot.gpus[0], FIXED)
+    (row,), (finding,) = schedulers.rows(replace(view.snapshot, modprobe=None), [declared])
+    assert (row.state, row.differences) == (None, ())
+    assert "/etc/modprobe.d of kvm01 cannot be read" in finding.text
+
+
 def test_a_slice_is_verified_once_a_vgpu_is_active_and_never_drift() -> None:
     def showing(slice_ns: int) -> HostView:
         def active(engine: scheduler.EngineState) -> scheduler.EngineState:
