@@ -117,6 +117,21 @@ def test_a_unit_that_vgpus_need_runs_and_is_enabled(unit: Unit, kinds: list[str]
     assert [one.kind for one in services.units(case(replace(HEALTHY, units=(unit,))))] == kinds
 
 
+@pytest.mark.parametrize(
+    ("active", "file", "mend"),
+    [
+        ("inactive", "masked", "`systemctl unmask {0}` and `systemctl restart {0}`"),
+        ("inactive", "masked-runtime", "`systemctl unmask --runtime {0}` and `systemctl restart {0}`"),
+        ("active", "masked-runtime", "`systemctl unmask --runtime {0}`"),
+        ("failed", "enabled", "`systemctl restart {0}`"),
+    ],
+)
+def test_what_mends_a_unit_takes_its_mask_away_and_starts_it(active: str, file: str, mend: str) -> None:
+    unit = Unit(name="nvidia-vgpu-mgr", active=active, file=file)
+    (found,) = services.units(case(replace(HEALTHY, units=(unit,))))
+    assert found.mend.split(" on kvm01")[0] == mend.format("nvidia-vgpu-mgr")
+
+
 def test_fabric_manager_counts_where_there_is_a_fabric() -> None:
     view = builders.host(replace(builders.gpu(), fabric=True))
     failed = Unit(name="nvidia-fabricmanager", active="failed", file="enabled")
