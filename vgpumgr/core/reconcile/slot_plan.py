@@ -220,14 +220,14 @@ def _is_ours_here(view: HostView, domain: Domain, claim: Claim) -> bool:
 def _guard_other_controller(view: HostView, task: PruneSlot | FinishDetach, author: tasks.Author) -> None:
     """Raises OtherController if another controller's inventory declared the slot lately, without naming a site.
 
-    Otherwise each of two controllers could remove every night what the other one gives.
+    Otherwise each of two controllers could remove every night what the other one gives, or that its slot waits.
     """
     domain = plans.find_domain(view, task.uuid)
-    claim = domain.claim(task.slot)
-    if not isinstance(task, tasks.PruneSlot) or claim is None or claim.site is not None:
+    found = domain.claim(task.slot) or domain.wait(task.slot)
+    if not isinstance(task, tasks.PruneSlot) or found is None or found.site is not None:
         return
-    theirs, ours = claim.by.rpartition("@")[2], author.by.rpartition("@")[2]
-    age = _days(claim.at, author.at)
+    theirs, ours = found.by.rpartition("@")[2], author.by.rpartition("@")[2]
+    age = _days(found.at, author.at)
     if theirs == ours or age is None or age > _LATELY_DAYS:
         return
     raise errors.OtherController(
@@ -235,8 +235,8 @@ def _guard_other_controller(view: HostView, task: PruneSlot | FinishDetach, auth
             "{} slot {} was declared by {} on {}, and the inventory of {} does not declare it",
             domain.name,
             task.slot,
-            claim.by,
-            claim.at[:10],
+            found.by,
+            found.at[:10],
             author.by,
         ),
         hint=say(

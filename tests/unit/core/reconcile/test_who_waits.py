@@ -143,6 +143,15 @@ def test_who_is_declared_after_an_attach_that_waits_keeps_its_place_in_the_queue
     assert other.at == RUN.at, "another wish waits from then on"
 
 
+def test_what_another_controller_has_waiting_is_left_alone_where_no_site_says_whose_it_is() -> None:
+    """Two copies of an inventory would else take its turn from it every night."""
+    view = waiting_in(full(), "vm02", at=RUN.at, origin=INVENTORY)
+    made = plan(view, replace(NEXT_RUN, by="root@ctl2"))
+    assert isinstance(unit(made, "vm02").refused, errors.OtherController)
+    assert verbs(made) == []
+    assert verbs(plan(view, NEXT_RUN)) == ["drop_wait"]
+
+
 def test_a_wish_of_a_later_version_is_left_waiting() -> None:
     view = waiting_in(builders.detached(full()), "vm02", at="2026-11-01T00:00:00Z")
     (wait,) = builders.find(view, "vm02").waits
