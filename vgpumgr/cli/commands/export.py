@@ -151,13 +151,15 @@ def _socket_path() -> Path:
 
 
 def _once(settings: Settings) -> Callable[[errors.VgpumgrError], None]:
-    """A function that prints an error. It prints the same one again only after an hour, or after another error."""
+    """A function that prints an error. It prints the same one again only after an hour, whatever it printed since."""
     told: dict[str, float] = {}
 
     def tell(error: errors.VgpumgrError) -> None:
         now = time.monotonic()
-        if now - told.get(error.message, -_AGAIN_S) >= _AGAIN_S:
-            told.clear()
+        for message, at in [*told.items()]:
+            if now - at >= _AGAIN_S:
+                told.pop(message, None)
+        if error.message not in told:
             told[error.message] = now
             output.print_error(settings, error)
 

@@ -186,8 +186,8 @@ def test_an_address_is_asked_for_in_full(run: Run, text: str) -> None:
     assert (code, "hint: write ADDRESS:PORT" in err) == (2, True)
 
 
-def test_a_broken_store_is_503_and_one_line_until_it_is_well_again(kept: Site) -> None:
-    """However many scrapes meet it; here over IPv6."""
+def test_a_broken_store_is_503_and_one_line_for_each_error_until_it_is_well_again(kept: Site) -> None:
+    """However many scrapes meet it, and though two errors take turns; here over IPv6."""
     file = kept.store.path
     with kept.serving("--listen", "[::1]:0") as server:
         kept_bytes = file.read_bytes()
@@ -195,9 +195,16 @@ def test_a_broken_store_is_503_and_one_line_until_it_is_well_again(kept: Site) -
             beside.unlink()
         file.write_bytes(b"no database at all " * 100)
         statuses = [server.ask() for _ in range(3)]
-        assert {status for status, _, _ in statuses} == {503}
         assert str(file).encode() in statuses[0][1]
+        aside = file.rename(file.with_suffix(".aside"))
+        file.mkdir()
+        statuses.append(server.ask())
+        file.rmdir()
+        aside.rename(file)
+        statuses.append(server.ask())
+        assert [status for status, _, _ in statuses] == [503] * 5
+        assert len({body for _, body, _ in statuses}) == 2
         file.write_bytes(kept_bytes)
         assert server.ask()[0] == 200
-    assert kept.told.count("error: ") == 1
+    assert kept.told.count("error: ") == 2
     assert str(file) in kept.told
