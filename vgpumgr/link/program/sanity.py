@@ -60,7 +60,8 @@ def _mended(value: Any, gpu: str | None, where: str, odd: list[dict[str, str | N
         case str() if is_odd(value):
             return _written(value)
         case int() | float() if is_odd(value):
-            why = f"the host reports {value}" if abs(value) < _SHOWN else "far too many digits"
+            is_short = isinstance(value, float) or abs(value) < _SHOWN
+            why = f"the host reports {value}" if is_short else "far too many digits"
             odd.append({"gpu": gpu, "what": where, "why": why})
             return None
     return value

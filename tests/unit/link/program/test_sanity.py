@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 from vgpumgr.link.program import sanity
 
 GPU_A, GPU_B = "0000:41:00.0", "0000:81:00.0"
-ODD = [2**53, 2**63, 2**64 - 4096, -2, -(2**63), 10**400, 1e300]
+ODD = [2**53, 2**63, 2**64 - 4096, -2, -(2**63), 10**400, 1e300, math.nan, math.inf]
 values = st.recursive(
     st.none() | st.booleans() | st.integers(-1, 2**53 - 1) | st.text(st.characters(exclude_categories=["Cs"])),
     lambda inner: st.lists(inner) | st.dictionaries(st.text(max_size=5), inner),
@@ -41,6 +42,16 @@ def test_an_odd_number_is_null_with_its_place_and_the_rest_stands(number: float)
     assert said["now_us"] == 2**53 - 1
     assert [(row["gpu"], row["what"]) for row in said["unknown"]] == [(GPU_B, "sm"), (GPU_B, "vgpus[0].sm")]
     assert len(said["unknown"][0]["why"]) < 60
+
+
+@pytest.mark.parametrize(
+    ("number", "why"),
+    [(math.nan, "the host reports nan"), (-2, "the host reports -2"), (10**24, "far too many digits")],
+)
+def test_what_the_host_reports_is_told_unless_it_is_long(number: float, why: str) -> None:
+    said = facts(now_us=number)
+    sanity.mend(said)
+    assert said["unknown"] == [{"gpu": None, "what": "now_us", "why": why}]
 
 
 def test_an_odd_number_in_the_ledger_makes_the_ledger_unknown_and_nothing_else() -> None:
