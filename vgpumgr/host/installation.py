@@ -91,9 +91,15 @@ def uninstall(root: Root) -> InstallationFact:
             os.unlink(root.path(file))
     if os.path.lexists(root.path(PROGRAMS)):
         shutil.rmtree(root.path(PROGRAMS))
-    if os.path.lexists(root.path(FOLDER)) and not names_in(root.path(FOLDER)):
-        os.rmdir(root.path(FOLDER))
+    if is_bare(root):
+        shutil.rmtree(root.path(FOLDER))
     return look(root)
+
+
+def is_bare(root: Root) -> bool:
+    """Whether the folder exists with nothing in it but files that a killed install had not finished."""
+    folder = root.path(FOLDER)
+    return os.path.lexists(folder) and all(name.startswith(UNFINISHED) for name in names_in(folder))
 
 
 def _cordons(root: Root) -> Optional[List[CordonFact]]:

@@ -5,7 +5,7 @@ import time
 from contextlib import suppress
 
 from . import installation
-from .dispatcher import DISPATCHER, PIN, PROGRAMS, RESTORE
+from .dispatcher import DISPATCHER, FOLDER, PIN, PROGRAMS, RESTORE
 from .files import Root
 from .ledger.ledger import read_ledger
 from .protocol.installed import PurgeFact
@@ -19,8 +19,12 @@ _FILES = (LEDGER_PATH, _UNFINISHED, RESTORED_PATH, DISPATCHER, PIN, PROGRAMS, RE
 
 
 def look(root: Root) -> PurgeFact:
-    """What would be removed. Files that people keep for a login (sudoers, authorized_keys) are left out."""
-    return {"files": [path for path in _FILES if os.path.lexists(root.path(path))]}
+    """What would be removed. Files that people keep for a login (sudoers, authorized_keys) are left out.
+
+    The folder of what was installed counts as a file if a killed run left it without any.
+    """
+    paths = [path for path in _FILES if os.path.lexists(root.path(path))]
+    return {"files": [*paths, FOLDER] if installation.is_bare(root) else paths}
 
 
 def purge(root: Root) -> PurgeFact:

@@ -12,6 +12,7 @@ import pytest
 
 from tests.unit import stored_shapes
 from vgpumgr.host import installation, purging
+from vgpumgr.host.dispatcher import FOLDER
 from vgpumgr.host.files import Root
 from vgpumgr.host.ledger.ledger import read_ledger, write_ledger
 from vgpumgr.host.protocol.ledger import LEDGER_PATH
@@ -56,6 +57,25 @@ def test_the_ledger_and_what_was_installed_go_without_a_trace(root: Root) -> Non
     assert purging.purge(root) == there
     assert paths(root) == before
     assert purging.purge(root) == {"files": []}
+
+
+@pytest.mark.parametrize("left", [[], [".new-42.dispatcher"]])
+def test_what_a_killed_install_left_of_its_folder_goes_too(root: Root, left: list[str]) -> None:
+    before = paths(root)
+    folder = Path(root.path(FOLDER))
+    folder.mkdir()
+    for name in left:
+        (folder / name).touch()
+    assert purging.purge(root) == {"files": [FOLDER]}
+    assert paths(root) == before
+
+
+def test_what_somebody_else_keeps_in_that_folder_stays_and_is_not_named(root: Root) -> None:
+    notes = Path(root.path(FOLDER), "notes")
+    notes.parent.mkdir()
+    notes.touch()
+    assert purging.purge(root) == {"files": []}
+    assert notes.exists()
 
 
 @pytest.mark.parametrize(
