@@ -25,23 +25,26 @@ def units(case: Case) -> Iterator[Illness]:
     """Units that have failed, do not run, or will not start at the next boot (systemd.unit(5)).
 
     nvidia-vgpud ends once it has made the types. Where there is no NVSwitch, Fabric Manager fails when it is started.
-    `systemctl unmask` starts nothing, even with --now, and leaves a mask of --runtime without that (systemd 252).
     """
     on_fabric = any(fabric.is_on_one(case.facts, gpu) for gpu in case.facts.gpus)
     for unit in (found for name in _NEEDED if (found := case.symptoms.unit(name)) is not None):
         name, masked = unit.name, unit.file.startswith("masked")
         if name == _FABRIC and not on_fabric:
             continue
-        unmask = Command("systemctl", "unmask", *(("--runtime",) if unit.file == "masked-runtime" else ()), name)
         if unit.active == "failed" or (name == _MANAGER and unit.active != "active"):
-            start = [*([unmask] if masked else []), Command("systemctl", "restart", name)]
+            start = [*([_unmask(unit)] if masked else []), Command("systemctl", "restart", name)]
             ways = joined(" and ", (say("`{}`", way) for way in start))
             mend = say("{} on {}; its journal says why it ended", ways, case.host)
             yield case.ill("unit", say("{} of {} {}", name, case.host, _state(unit)), f"systemctl show {name}", mend)
         elif masked or unit.file == "disabled":
             what = say("{} of {} is {}: it does not start at the next boot", name, case.host, unit.file)
-            mend = say("`{}` on {}", unmask if masked else Command("systemctl", "enable", name), case.host)
+            mend = say("`{}` on {}", _unmask(unit) if masked else Command("systemctl", "enable", name), case.host)
             yield case.ill("unit-off", what, f"systemctl show {name}", mend)
+
+
+def _unmask(unit: Unit) -> Command:
+    """It starts nothing, even with --now, and leaves a mask of --runtime without that (tried with systemd 252)."""
+    return Command("systemctl", "unmask", *(("--runtime",) if unit.file == "masked-runtime" else ()), unit.name)
 
 
 def _state(unit: Unit) -> str:
