@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
+import errno
 import json
 from typing import TYPE_CHECKING, Any
+
+import pytest
 
 from tests.acceptance.command import vgpumgr
 from tests.acceptance.near import NearHost
 from tests.unit.documents import published
-from vgpumgr import files
+from vgpumgr import errors, files
 from vgpumgr.controller import certify
 from vgpumgr.core.certify import probes
 from vgpumgr.host.protocol.gpu import VENDOR_VFIO
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    import pytest
 
     from tests.acceptance.near import Near, Sites
 
@@ -100,6 +101,55 @@ def test_what_a_killed_run_left_is_removed_by_the_next(near_site: Sites, monkeyp
         assert [one["vm"] for one in rows] == [probes.VM_NAME]
         assert differing(answers(near, host, *TRIES, code=5 if host == "kvm02" else 0)) == {}
         assert near.machines[host].hardware() == {}
+
+
+def _odd(one: certify._OneGpu, *_: object) -> None:
+    raise errors.ProgramFailed(one._link.host, "it answers oddly")
+
+
+@pytest.mark.parametrize("kept", [{"vgpu0"}, {"vgpu0", "vgpu2"}], ids=" ".join)
+def test_what_the_host_does_not_let_certify_remove_is_told_with_the_command_that_removes_it(
+    near_site: Sites, monkeypatch: pytest.MonkeyPatch, kept: set[str]
+) -> None:
+    """The answers are given all the same, and no other GPU is tried. vgpu2 is made because the driver does not refuse it."""
+    near = near_site(HOSTS)
+    machine = near.machines["kvm01"]
+    machine.driver.set_fault("answers:other-size:accepted")
+    usual = machine.write
+
+    def write(path: str, text: bytes) -> None:
+        if path.endswith("/remove") and any(one["slot"] in kept and one["uuid"] in path for one in machine.ledger()):
+            raise OSError(errno.EIO, "refused")
+        usual(path, text)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(machine, "write", write)
+        with monkeypatch.context() as other:
+            if kept == {"vgpu0"}:
+                other.setattr(certify._OneGpu, "_beside", _odd)
+            done = vgpumgr(near, "host", "certify", "kvm01", *TRIES, code=1)
+        again = vgpumgr(near, "host", "certify", "kvm01", *TRIES, code=1)
+    left = machine.ledger()
+    assert {one["slot"] for one in left} == kept
+    assert len(machine.hardware()) == len(kept)
+    told = json.loads(done.err)
+    assert (told["error"], told["message"]) == (
+        "PartialApply",
+        f"kvm01: certify could not remove what it made on GPU {GPU}",
+    )
+    assert f"`vgpumgr host certify kvm01 --gpu-id {GPU} --allow-destructive`" in told["hint"]
+    for one in left:
+        assert any(line.startswith(f"{one['type_name']} on {one['parent']}: ") for line in told["details"]), told
+    odd = ["kvm01: it answers oddly"] if kept == {"vgpu0"} else []
+    assert sorted([*json.loads(again.err)["details"], *odd]) == sorted(told["details"])
+    report = json.loads(done.out)
+    assert report["outcomes"] == ["done", "failed"]
+    tried = {one["gpu"] for one in report["answers"] if one["belief"] == "create" and one["seen"]}
+    assert tried == {GPU}
+    ends = [one["outcome"] for one in vgpumgr(near, "history", "-o", "json").document["runs"]]
+    assert ends == ["failed", "failed"]
+    answers(near, "kvm01", *TRIES, code=5)
+    assert machine.hardware() == {}
 
 
 def test_a_gpu_that_holds_anything_is_left_alone_and_named(near_site: Sites) -> None:

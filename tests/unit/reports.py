@@ -49,6 +49,7 @@ def document(capture: Capture, answers: tuple[Answer, ...], **raw: object) -> di
         answers=beliefs.complete(TABLE, answers, gpus, dict.fromkeys(("read", "empty GPU", "person"), "not asked")),
         raw={"definitions": [], **capture.raw, **raw},
         outcome=Outcome.UNCHANGED,
+        failure=None,
         findings=(),
     )
     found: dict[str, Any] = json.loads(json.dumps(certify.report(result)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -27,10 +28,11 @@ if TYPE_CHECKING:
     from vgpumgr.core.certify.capture import Capture
     from vgpumgr.core.model.snapshot import Gpu
     from vgpumgr.core.model.vgpu import VgpuSpec
-    from vgpumgr.errors import Success
+    from vgpumgr.errors import Success, VgpumgrError
     from vgpumgr.names import HostName, PciAddress
 
 _ACCEPTED = "accepted"
+_REFUSALS = (errors.SysfsRefused, errors.NvmlRefused, errors.RefusedPlan, errors.StalePlan)
 _NOT_ASKED = {
     beliefs.READ: "the GPU offers no vGPUs now",
     beliefs.EMPTY_GPU: "it is tried on an empty GPU only, with --allow-destructive",
@@ -59,6 +61,7 @@ def certify(context: Context, host: str, consent: Consent[Trial], *, gpu_id: str
         table = beliefs.parse(resources.beliefs())
         answers = list(questions.read(captured, table, context.catalogue))
         outcome: Success = Outcome.UNCHANGED
+        failure: VgpumgrError | None = None
         not_asked = dict(_NOT_ASKED)
         if tries:
             trial = _trial(captured, gpus)
@@ -66,7 +69,8 @@ def certify(context: Context, host: str, consent: Consent[Trial], *, gpu_id: str
             outcome = Outcome.WOULD_CHANGE
             if not consent.check:
                 consent.ask(trial)
-                answers += _try(session, trial, table)
+                tried, failure = _try(session, trial, table)
+                answers += tried
                 outcome = Outcome.DONE
             not_asked[beliefs.EMPTY_GPU] = "; ".join(why for _, why in trial.left) or "nothing there answers it"
         raw = {**captured.raw, "definitions": _definitions(session)}
@@ -77,6 +81,7 @@ def certify(context: Context, host: str, consent: Consent[Trial], *, gpu_id: str
         answers=beliefs.complete(table, answers, {gpu.pci: gpu.framework for gpu in gpus}, not_asked),
         raw=raw,
         outcome=outcome,
+        failure=failure,
         findings=journaling.findings(context),
     )
 
@@ -131,32 +136,63 @@ def _definitions(session: Session) -> list[dict[str, object]]:
     ]
 
 
-def _try(session: Session, trial: Trial, table: Mapping[str, Belief]) -> list[Answer]:
-    """Try on each empty GPU, under the host's lock, which is released at the end."""
-    context, answers = session.context, []
+def _try(session: Session, trial: Trial, table: Mapping[str, Belief]) -> tuple[list[Answer], VgpumgrError | None]:
+    """Try on each empty GPU, under the host's lock, which is released at the end. Returns the answers.
+
+    A GPU on which a vGPU had to be left is the last one; then also returns the error that says so.
+    """
+    context = session.context
+    answers: list[Answer] = []
+    failure: VgpumgrError | None = None
     session.link.lock(by=f"{context.by} host certify", wait_s=context.timing.lock_wait_s)
     for gpu in trial.gpus:
         intent = Intent(verb="certify", why="requested", host=trial.host, gpu=gpu.pci)
         with journaling.recorded(context, intent) as line:
-            answers += _OneGpu(session, gpu.pci, table).carry_out()
-        line.end(None)
+            failure = _OneGpu(session, gpu.pci, table, answers).carry_out()
+        line.end(failure)
+        if failure is not None:
+            break
     session.link.unlock(())
-    return answers
+    return answers, failure
 
 
 class _OneGpu:
-    """The tries on one GPU. The caller holds the host's lock."""
+    """The tries on one GPU. Their answers are added to `answers`. The caller holds the host's lock."""
 
-    def __init__(self, session: Session, pci: PciAddress, table: Mapping[str, Belief]) -> None:
+    def __init__(self, session: Session, pci: PciAddress, table: Mapping[str, Belief], answers: list[Answer]) -> None:
         self._link, self._wait_s = session.link, session.context.timing.lock_wait_s
         self._pci, self._table = pci, table
-        self._answers: list[Answer] = []
+        self._answers = answers
+        self._left: dict[VgpumgrError, VgpuSpec] = {}  # by the refusal of its removal
 
-    def carry_out(self) -> list[Answer]:
-        """Returns the answers. vGPUs made here are removed, also after an error, if the host and the driver allow it.
+    def carry_out(self) -> VgpumgrError | None:
+        """Try, and remove what was made, also after an error. Returns an error if a vGPU had to be left.
 
         Raises RefusedPlan if the GPU is no longer empty, HostError.
         """
+        also: list[str] = []
+        try:
+            self._carry_out()
+        except errors.VgpumgrError as error:
+            if not self._left:
+                raise
+            also += [] if error in self._left else [error.message]
+        if not self._left:
+            return None
+        left = [
+            line
+            for error, vgpu in self._left.items()
+            for line in (say("{} on {}: {}", vgpu.type_name, vgpu.parent, error.what), *error.details)
+        ]
+        again = Command("vgpumgr", "host", "certify", self._link.host, "--gpu-id", self._pci, "--allow-destructive")
+        return errors.PartialApply(
+            say("certify could not remove what it made on GPU {}", self._pci),
+            host=self._link.host,
+            details=[*left, *also],
+            hint=say("`{}` removes it before anything else", again),
+        )
+
+    def _carry_out(self) -> None:
         captured, gpu = self._look()
         why = probes.why_not_empty(captured.snapshot, gpu)
         if why is not None:
@@ -164,11 +200,12 @@ class _OneGpu:
                 say("GPU {} is not empty any more: {}", self._pci, why), hint="nothing was tried there"
             )
         for step in probes.leftovers(captured.snapshot, gpu):  # of a run that was killed
-            self._link.execute(step)
+            with suppress(*_REFUSALS):
+                self._destroy(step)
         _, before = self._look()
         tries = probes.Tries.on(before)
-        if tries is None:
-            return []
+        if tries is None or self._left:
+            return
         first = tries.first
         self._try_all(tries.before)
         if (empty := tries.empty) is not None:
@@ -177,10 +214,10 @@ class _OneGpu:
             try:
                 self._beside(before, tries)
             finally:
-                self._ask("remove", first, self._remove, word="removed")
-            offers, now = ({one.pci: one.creatable for one in gpu.parents} for gpu in (before, self._look()[1]))
-            self._note("after-removal", first, "as before" if offers == now else "differently")
-        return self._answers
+                removed = self._ask("remove", first, self._remove, word="removed")
+            if removed:
+                offers, now = ({one.pci: one.creatable for one in gpu.parents} for gpu in (before, self._look()[1]))
+                self._note("after-removal", first, "as before" if offers == now else "differently")
 
     def _look(self) -> tuple[Capture, Gpu]:
         found = self._link.capture(wait_s=self._wait_s)
@@ -238,4 +275,12 @@ class _OneGpu:
         self._link.execute(CreateVgpu(host=self._link.host, vgpu=vgpu, expect=EMPTY))
 
     def _remove(self, vgpu: VgpuSpec) -> None:
-        self._link.execute(DestroyVgpu(host=self._link.host, vgpu=vgpu, expect=PRESENT))
+        self._destroy(DestroyVgpu(host=self._link.host, vgpu=vgpu, expect=PRESENT))
+
+    def _destroy(self, step: DestroyVgpu) -> None:
+        """Remove what certify made. If that is refused, `carry_out` tells what is left, and what removes it."""
+        try:
+            self._link.execute(step)
+        except _REFUSALS as error:
+            self._left[error] = step.vgpu
+            raise

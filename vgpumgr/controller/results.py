@@ -331,7 +331,8 @@ class PurgeResult:
 class CertifyResult:
     """The result of certify. `answers`: each GPU's answer to each belief of `table`. `raw`: the capture, not scrubbed.
 
-    `outcome`: unchanged if nothing was tried, would_change if it would be, else done.
+    `outcome`: unchanged if nothing was tried, would_change if it would be, else done. `failure`: a vGPU had to be
+    left on the host, and no other GPU was tried after that.
     """
 
     host: HostName
@@ -340,6 +341,7 @@ class CertifyResult:
     answers: tuple[Answer, ...]
     raw: Mapping[str, object]
     outcome: Success
+    failure: VgpumgrError | None
     findings: tuple[Finding, ...]
 
 

@@ -26,4 +26,5 @@ def report(result: CertifyResult) -> dict[str, object]:
         for one in result.answers
     ]
     keys = {"vgpumgr": __version__, "versions": dict(result.versions), "answers": rows, "capture": scrub(result.raw)}
-    return common.document(SCHEMA, keys, [result.outcome], changed=result.outcome.changed)
+    outcomes = [result.outcome, *([] if result.failure is None else [result.failure.outcome])]
+    return common.document(SCHEMA, keys, outcomes, changed=result.outcome.changed)

@@ -32,7 +32,7 @@ _DIFFERS = 5
 @rows.options(CERTIFY)
 @common_options
 def certify_command(settings: Settings, *, name: str, gpu_id: str | None, tries: bool, report: str | None) -> int:
-    """Ask HOST's driver what vgpumgr believes of it. Exit 5 if any answer differs.
+    """Ask HOST's driver what vgpumgr believes of it. Exit 5 if any answer differs, 1 if a vGPU could not be removed.
 
     \b
       vgpumgr host certify kvm01
@@ -60,7 +60,8 @@ def certify_command(settings: Settings, *, name: str, gpu_id: str | None, tries:
         numbers = (verdicts.count("holds"), verdicts.count("differs"), verdicts.count("unanswered"))
         output.echo("{} hold, {} differ, {} are not answered".format(*numbers))
     would = 3 if result.outcome is Outcome.WOULD_CHANGE else 0
-    return worst_exit([would, _DIFFERS if "differs" in verdicts else 0])
+    failed = output.print_errors(settings, [] if result.failure is None else [result.failure])
+    return worst_exit([would, _DIFFERS if "differs" in verdicts else 0, failed])
 
 
 def _lines(trial: Trial) -> list[str]:
