@@ -35,7 +35,7 @@ CAPS = {
 
 
 class FakeNvml:
-    """Two GPUs; `fail` maps a function to the error number it raises.
+    """Two GPUs; `fail` maps a function to the error number it raises; 0: it does nothing, and says that it did.
 
     `api` 1: a driver without the `_v2` calls. `video`: which engines there are besides graphics. `video_takes`: they take
     any policy, not best effort alone. `host`: where the driver sees its vGPUs, and keeps its scheduler.
@@ -109,6 +109,8 @@ class FakeNvml:
     def __getattr__(self, name: str) -> Any:
         if name.startswith(("c_nvml", "NVML_")):
             return getattr(pynvml, name)
+        if self.fail.get(name) == pynvml.NVML_SUCCESS:
+            return lambda *_: pynvml.NVML_SUCCESS
         if name in self.fail:
             return lambda *_: (_ for _ in ()).throw(pynvml.NVMLError(self.fail[name]))
         if name not in self.answers:

@@ -144,10 +144,7 @@ class InstanceSteps:
             write_ledger(self._root, ledger.without_instances([entry]))
 
     def _take_away(self, ledger: Ledger, step: InstanceStep, gpu: OpenGpu, instance: Found) -> None:
-        """Destroy the instance, and check that it is gone. If it is not, its entry is restored.
-
-        If a call was refused, its compute instance is restored, too.
-        """
+        """Destroy the instance, and check that it is gone. If it is not, restore its compute instance and its entry."""
         had_compute = False
         try:
             # As late as possible: another tool may have put a vGPU into it while the ledger was being written to disk.
@@ -155,18 +152,17 @@ class InstanceSteps:
             had_compute = bool(find_computes(gpu.nvml, instance.handle))
             remove(gpu, instance.handle, self._at)
             remnant = at_place(gpu.instances(), step["profile_id"], step["start"])
+            self._at("read-back")
+            if remnant is not None:
+                name = "nvmlGpuInstanceDestroy"
+                message = "{}: accepted, but without effect: {}".format(name, in_words(remnant.fact, gpu.profiles))
+                raise Refusal(NVML_REFUSED, message, function=name, code=0)
         except (NvmlFailed, Refusal):
             with suppress(NvmlFailed):
                 if had_compute and not find_computes(gpu.nvml, instance.handle):
                     fill(gpu, instance.handle)
             write_ledger(self._root, ledger)
             raise
-        self._at("read-back")
-        if remnant is not None:
-            write_ledger(self._root, ledger)
-            name = "nvmlGpuInstanceDestroy"
-            message = "{}: accepted, but without effect: {}".format(name, in_words(remnant.fact, gpu.profiles))
-            raise Refusal(NVML_REFUSED, message, function=name, code=0)
 
     def _refuse_used(self, gpu: OpenGpu, instance: Found, step: InstanceStep) -> None:
         refuse_used(self._root, self._load_nvml, gpu, instance.fact, step)

@@ -248,6 +248,13 @@ def test_an_instance_that_the_driver_keeps_is_as_before(mig: Mig, call: str) -> 
     assert (mig.places(), mig.host.instances()) == ([(14, 2, 1)], [make_instance()])
 
 
+def test_an_instance_that_the_driver_keeps_though_it_accepted_is_as_before(mig: Mig) -> None:
+    mig.ok(make_instance_step())
+    mig.nvml = {"nvmlGpuInstanceDestroy": pynvml.NVML_SUCCESS}
+    refused = mig.refused(make_instance_step("destroy_instance"))
+    assert refused["message"] == "nvmlGpuInstanceDestroy: accepted, but without effect: 2g.10gb at 2 (id 1)"
+
+
 # vGPUs in them
 
 
