@@ -11,11 +11,12 @@ import re
 import signal
 import sys
 from dataclasses import replace
+from itertools import takewhile
 from typing import TYPE_CHECKING, NoReturn
 
 import click
 
-from vgpumgr.cli.params.options import root_options, settings_of
+from vgpumgr.cli.params.options import is_parsed, root_options, settings_of
 from vgpumgr.cli.settings import COMPLETE, Settings
 
 if TYPE_CHECKING:
@@ -92,6 +93,7 @@ _NAMED = {"hosts", "host", "chosen"}
 _EXTRA = re.compile(r"unexpected extra arguments? \(([^\s)]+)")
 _PROFILE = re.compile(r"(?:[A-Z0-9]+-)?\d+[ABCQ]")  # a guess at what was meant; core/driver/profiles.py reads them
 
+_JSON = {"-ojson", "--output=json", ("-o", "json"), ("--output", "json")}
 _ENTRIES = {name: entry for family in _COMMANDS.values() for name, entry in family.items()}
 
 
@@ -326,14 +328,15 @@ def _bug(context: click.Context | None, argv: list[str], error: Exception) -> in
 
 
 def _settings(context: click.Context | None, argv: list[str]) -> Settings:
-    """The settings as far as they were parsed. `-o json` and `--log-format json` count even if not parsed."""
+    """The settings. If the command line was not parsed to its end, its `-o json` and `--log-format json` count anyway."""
     settings = settings_of(context) if context else Settings()
-    words = " ".join(argv)
-    if settings.output == "table" and any(
-        text in words for text in ("-o json", "-ojson", "--output json", "--output=json")
-    ):
+    if context and is_parsed(context):
+        return settings
+    words = [*takewhile(lambda word: word != "--", argv)]
+    said = {*words, *zip(words, words[1:], strict=False)}
+    if settings.output == "table" and said & _JSON:
         settings = replace(settings, output="json")
-    if "--log-format json" in words or "--log-format=json" in words:
+    if said & {"--log-format=json", ("--log-format", "json")}:
         settings = replace(settings, log_format="json")
     return settings
 

@@ -98,6 +98,29 @@ def test_a_wrong_command_line_is_told_like_every_other_error(
     assert capsys.readouterr().err.splitlines() == [f"error: {told}", f"hint: {hint}"]
 
 
+@pytest.mark.parametrize(
+    ("words", "is_json"),
+    [
+        (["list", "--idle", "-o", "json"], True),
+        (["list", "--idle", "-ojson"], True),
+        (["--output", "json", "list", "--idle"], True),
+        (["list", "--idle", "--output=json"], True),
+        (["list", "--idle", "--log-format=json"], True),
+        (["show", "-o json"], False),
+        (["list", "--idle", "--", "-o", "json"], False),
+        (["cordon", "kvm01", "--idle", "--reason", "not -o json"], False),
+        (["cordon", "kvm01", "--idle", "--reason=--log-format json"], False),
+        (["attach", "vm01", "--profile", "-ojson"], False),
+        (["attach", "vm01", "--profile", "-ojson", "--group=--log-format=json"], False),
+    ],
+)
+def test_only_the_option_itself_makes_an_error_json_and_no_name_or_value_that_looks_like_it(
+    words: list[str], is_json: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main.run(words) == 2
+    assert capsys.readouterr().err.startswith("{") == is_json
+
+
 def test_a_no_is_told_as_the_persons_own_decision_and_not_as_an_error(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -16,6 +16,7 @@ from vgpumgr.cli.text import log_lines
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+_PARSED = "vgpumgr.parsed"
 Command = TypeVar("Command", bound="Callable[..., Any]")
 
 
@@ -79,7 +80,9 @@ def common_options(command: Command, *, formats: Sequence[str] = FORMATS) -> Com
 
     @functools.wraps(command)
     def wrapped(*args: Any, **kwargs: Any) -> Any:
-        settings = settings_of(click.get_current_context())
+        context = click.get_current_context()
+        context.meta[_PARSED] = True
+        settings = settings_of(context)
         rows.guard(settings)
         log_lines.start(settings)  # for every command: without it Python prints log records whatever -v says
         return command(settings, *args, **kwargs)
@@ -104,6 +107,11 @@ def root_options(command: Command, *, formats: Sequence[str] = FORMATS) -> Comma
 def settings_of(context: click.Context) -> Settings:
     """The settings collected so far. Of an option before and after a command's name, the later one counts."""
     return Settings(**context.find_root().meta.get("vgpumgr.settings", {}))
+
+
+def is_parsed(context: click.Context) -> bool:
+    """Whether the whole command line was parsed, so that `settings_of` has all of it."""
+    return _PARSED in context.meta
 
 
 def is_given(name: str) -> bool:
