@@ -135,8 +135,13 @@ def _guard_board(facts: HostSnapshot, gpu: Gpu, request: ModeRequest) -> Mig:
     # Mixed-size mode ends with the functions: if a later step failed, undoing would not bring it back.
     rules = modes.of(request.mode)
     if rules.has_places or gpu.rules.has_places:
-        old, new = ("MIG", request.mode) if rules.has_places else (gpu.mode, "MIG")
-        why = f"is in {old} mode, and has to leave it before it can be set to {new} mode"
+        if gpu.rules.has_places or gpu.mig.enabled or gpu.mig.pending:
+            why = f"is in {gpu.mode if gpu.rules.has_places else 'MIG'} mode, and has to leave it"
+        elif gpu.framework is None:
+            why = "has its virtual functions off, and needs them"
+        else:
+            why = "has an unfinished change, which has to be finished"
+        why += f" before it can be set to {modes.of(request.mode).words} mode"
         raise gpu_plan.refused(facts, gpu, why, say("first `{}`", _command(facts, gpu, EQUAL_SIZE)))
     if gpu.mig.instances is None:
         raise errors.Unsure(

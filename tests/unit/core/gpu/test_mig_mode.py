@@ -258,6 +258,33 @@ def test_a_pending_claim_does_not_hide_that_a_board_with_mig_is_in_mixed_size_mo
     assert "set_mode" in verbs(plan(broken_off, EQUAL_SIZE))
 
 
+def without_functions(view: HostView) -> HostView:
+    return builders.change_gpus(view, lambda gpu: replace(gpu, framework=None, types=None, parents=()))
+
+
+@pytest.mark.parametrize(
+    ("view", "wanted", "why"),
+    [
+        (divided(), MIXED_SIZE, "is in MIG mode, and has to leave it before it can be set to mixed-size mode"),
+        (mixed(time_sliced()), MIG, "is in mixed-size mode, and has to leave it before it can be set to MIG mode"),
+        (without_functions(time_sliced()), MIXED_SIZE, "has its virtual functions off, and needs them before"),
+        (
+            simulate.apply(time_sliced(), attach.plan_attach(time_sliced(), builders.ask("vm01", "4C")).steps[:1]),
+            MIXED_SIZE,
+            "has an unfinished change, which has to be finished before",
+        ),
+    ],
+    ids=["MIG", "mixed-size", "functions off", "claim without vGPU"],
+)
+def test_from_mig_to_mixed_size_or_back_the_gpus_own_state_is_told_and_equal_size_mode_comes_first(
+    view: HostView, wanted: Mode, why: str
+) -> None:
+    refused = refusal(view, errors.RefusedPlan, wanted)
+    assert f"GPU 0000:41:00.0 of kvm01 {why}" in str(refused)
+    assert refused.hint == "first `vgpumgr mode set equal-size --on kvm01 --gpu-id 0000:41:00.0`"
+    assert plan(view, EQUAL_SIZE).steps
+
+
 def test_what_cannot_come_back_to_a_gpu_that_is_in_mig_already_keeps_its_entry() -> None:
     """Somebody else has set MIG: one slot can be served in it, and the other one waits as it is."""
     view = given_to(given_to(time_sliced(), "vm01", gpu_memory="8G"), "vm02", profile="8C")
