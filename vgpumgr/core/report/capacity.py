@@ -276,8 +276,8 @@ def _within(row: GpuRow, room: QuotaRoom) -> GpuRow:
     if not row.fits_now or (count == row.fits_now and not room.unread):
         return row
     if room.unread and count:
-        return replace(row, fits_now=None, granted=(), why=room.why)
-    return replace(row, fits_now=count, granted=granted, why=None if count else room.why)
+        return replace(row, fits_now=None, granted=(), why=room.why_unknown)
+    return replace(row, fits_now=count, granted=granted, why=None if count else room.why_none)
 
 
 def _left(row: GpuRow) -> Left:

@@ -44,15 +44,17 @@ class QuotaRoom:
         return sum(one.count for one in self.first(smallest_first))
 
     @property
-    def why(self) -> str:
-        """Why the quota leaves no room, or why that is unknown."""
-        if self.unread:
-            return say(
-                "unknown: not all that {} holds could be read ({})",
-                self.owner,
-                ", ".join(host for host, _ in self.unread),
-            )
-        return say("{} has a quota of {}, and holds {}", self.owner, quotas.limits(self.quota), quotas.text(self.used))
+    def why_none(self) -> str:
+        """Why the quota leaves no room."""
+        where = " on the hosts that were read" if self.unread else ""
+        limits, used = quotas.limits(self.quota), quotas.text(self.used)
+        return say("{} has a quota of {}, and holds {}{}", self.owner, limits, used, where)
+
+    @property
+    def why_unknown(self) -> str:
+        """Why it is unknown how much room the quota leaves, if there are unread hosts."""
+        hosts = ", ".join(host for host, _ in self.unread)
+        return say("unknown: not all that {} holds could be read ({})", self.owner, hosts)
 
     def _most(self, used: Amount, each: Amount) -> Iterable[int]:
         if self.quota.vgpus is not None:

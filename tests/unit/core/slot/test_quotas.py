@@ -47,12 +47,15 @@ def used(view: HostView) -> Amount:
     return Amount.of(quotas.held(view))
 
 
-def answer(view: HostView, asked: dict[str, str | bool | None], *, others: bool) -> capacity.Answer:
+def answer(
+    view: HostView, asked: dict[str, str | bool | None], *, others: bool, unread: tuple[HostName, ...] = ()
+) -> capacity.Answer:
     """What `capacity --for` says of the host."""
     wish, conditions = read(asked)
     question = capacity.Question(wish=wish, conditions=conditions)
     held = used(view).plus(Amount.of(OTHERS) if others else Amount())
-    room = QuotaRoom(owner=OWNER, quota=view.quotas[OWNER], used=held)
+    failed = tuple((one, errors.Busy(one, "")) for one in unread)
+    room = QuotaRoom(owner=OWNER, quota=view.quotas[OWNER], used=held, unread=failed)
     (found,) = capacity.answers([capacity.of_host(view, [question], NVIDIA)], [], [question], room)
     return found
 
@@ -119,3 +122,18 @@ def test_what_was_not_counted_is_not_given_and_a_host_that_was_not_read_may_hold
     with pytest.raises(errors.StalePlan):
         builders.plan_attach(replace(view, allowances={}), "vm01", "4Q")
     assert builders.plan_attach(replace(view, allowances=None), "vm01", "24Q").steps
+
+
+@pytest.mark.parametrize(
+    ("profile", "fits", "why"),
+    [
+        ("4Q", None, "unknown: not all that team-a holds could be read (kvm03)"),
+        ("16Q", 0, "team-a has a quota of 16 GiB, and holds 8 GiB in 1 vGPU on the hosts that were read"),
+    ],
+)
+def test_what_the_read_hosts_alone_take_of_a_quota_is_certain_and_the_rest_is_unknown(
+    profile: str, fits: int | None, why: str
+) -> None:
+    view = within(builders.host(builders.gpu()), MINE)
+    (row,) = answer(view, {"profile": profile}, others=True, unread=(HostName("kvm03"),)).rows
+    assert (row.fits_now, row.why) == (fits, why)
