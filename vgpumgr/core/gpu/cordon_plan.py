@@ -25,8 +25,8 @@ LONGEST = 200
 class CordonRequest:
     """Cordon what is named, or lift the cordon if `reason` is None. `gpu_id` and `vf` None: the whole host.
 
-    `vf`: a virtual function's address, which is enough without `gpu_id`. `keep`: an existing cordon stays as it is,
-    even with another reason.
+    `vf`: a virtual function's address, which is enough without `gpu_id`; if both are given, it must be of that GPU.
+    `keep`: an existing cordon stays as it is, even with another reason.
     """
 
     gpu_id: str | None
@@ -135,17 +135,22 @@ def _place(facts: HostSnapshot, request: CordonRequest) -> _Place:
     return _Place(gpu_uuid, gpu.pci)
 
 
-def _function(facts: HostSnapshot, vf: str, gpu_uuid: str | None) -> _Place:
-    """The place of that virtual function. If its GPU does not show it, its cordon still names it. Raises UnknownGpu."""
+def _function(facts: HostSnapshot, vf: str, gpu_id: str | None) -> _Place:
+    """The place of that virtual function, of that GPU if one is named. Raises UnknownGpu.
+
+    If its GPU does not show it, its cordon still names it.
+    """
     address = names.parse_pci_address(vf)
+    parsed_id = None if gpu_id is None else names.parse_gpu_id(gpu_id)
     for cordon in facts.cordons:
-        if cordon.vf == address and gpu_uuid in (None, cordon.gpu_uuid):
+        if cordon.vf == address and parsed_id in (None, cordon.gpu_uuid, cordon.gpu):
             return _Place.of(cordon)
     for gpu in facts.gpus:
         parent = gpu.functions.find(address)
-        if parent is not None and parent.vf_index is not None:
+        if parent is not None and parent.vf_index is not None and parsed_id in (None, gpu.uuid, gpu.pci):
             return _Place(gpu_choice.find(facts, gpu.pci)[1], gpu.pci, parent.vf_index, address)
+    holder = facts.host if gpu_id is None else say("GPU {} of {}", gpu_id, facts.host)
     raise errors.UnknownGpu(
-        say("{} has no virtual function {}", facts.host, address),
+        say("{} has no virtual function {}", holder, address),
         hint=say("those with vGPUs are in the column VF of {}", Command("vgpumgr", "list", facts.host, "-o", "wide")),
     )

@@ -22,6 +22,8 @@ from vgpumgr.core.report import findings
 from vgpumgr.core.slot import attach, how_many
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from vgpumgr.core.model.snapshot import FrameworkName
     from vgpumgr.core.model.view import HostView
 
@@ -145,6 +147,20 @@ def test_a_cordon_is_of_the_function_and_goes_with_its_card_to_another_address()
 def test_what_is_no_virtual_function_is_not_cordoned_as_one(vf: str) -> None:
     with pytest.raises(errors.UnknownGpu, match=f"kvm01 has no virtual function {vf}"):
         plan(builders.host_of(VENDOR_VFIO, vfs=2), None, vf=vf)
+
+
+@pytest.mark.parametrize("named", [lambda pci: pci, builders.gpu_uuid], ids=["address", "uuid"])
+def test_a_virtual_function_is_not_cordoned_as_one_of_another_gpu(named: Callable[[str], str]) -> None:
+    view = builders.host_of(MDEV_VF, gpus=2, vfs=2)
+    function = builders.vf_address(FIRST, 0)
+    there = simulate.apply(view, plan(view, named(FIRST), vf=function).steps)
+    assert [(one.gpu, one.vf) for one in there.snapshot.cordons] == [(FIRST, function)]
+    taken_out = builders.with_snapshot(there, gpus=())
+    for found in (there, taken_out):
+        assert simulate.apply(found, plan(found, named(FIRST), None, vf=function).steps).snapshot.cordons == ()
+    for found, reason in ((view, WHY), (there, None), (taken_out, None)):
+        with pytest.raises(errors.UnknownGpu, match=f"GPU {named(SECOND)} of kvm01 has no virtual function {function}"):
+            plan(found, named(SECOND), reason, vf=function)
 
 
 def test_a_vgpu_of_ours_comes_back_on_a_cordoned_host_after_a_reboot() -> None:
