@@ -11,7 +11,7 @@ import re
 import signal
 import sys
 from dataclasses import replace
-from itertools import takewhile
+from itertools import pairwise, takewhile
 from typing import TYPE_CHECKING, NoReturn
 
 import click
@@ -328,12 +328,12 @@ def _bug(context: click.Context | None, argv: list[str], error: Exception) -> in
 
 
 def _settings(context: click.Context | None, argv: list[str]) -> Settings:
-    """The settings. If the command line was not parsed to its end, its `-o json` and `--log-format json` count anyway."""
+    """The settings. Where the command line was not parsed to its end, its `-o json` and `--log-format json` count."""
     settings = settings_of(context) if context else Settings()
     if context and is_parsed(context):
         return settings
     words = [*takewhile(lambda word: word != "--", argv)]
-    said = {*words, *zip(words, words[1:], strict=False)}
+    said = {*words, *pairwise(words)}
     if settings.output == "table" and said & _JSON:
         settings = replace(settings, output="json")
     if said & {"--log-format=json", ("--log-format", "json")}:

@@ -35,3 +35,8 @@ class Settings:
     @property
     def for_people(self) -> bool:
         return self.output in ("table", "wide")
+
+    @property
+    def prints_document(self) -> bool:
+        """Whether the output is the whole document, which has the findings."""
+        return self.output in ("json", "yaml")

@@ -52,6 +52,8 @@ def check(settings: Settings) -> int:
     if settings.output != "table" or settings.columns is not None:
         printing.print_rows(settings, INVENTORY, documents.document(site))
     if not settings.for_people:
+        for finding in site.findings:
+            output.print_warning(settings, str(finding))
         return 0
     for finding in site.findings:
         output.echo(str(finding))

@@ -66,7 +66,7 @@ def migrate_framework(settings: Settings, *, hosts: tuple[str, ...], out: str | 
     if out is not None:
         plan_files.write(out, documents.of_fleet(result))
     closing = _closing(result, time.monotonic() - start)
-    said = _obstacles(result.fleet)  # before the plan
+    said = _obstacles(result.fleet) if settings.for_people else []  # before the plan
     of_plans = [finding for plan in result.fleet.plans for finding in plan.findings if finding not in said]
     return fleet_result.print_result(
         settings,

@@ -118,10 +118,10 @@ def _run(
     if out is not None:
         plan_files.write(out, document)
     undo = _undo(result, words_again) if verb == "attach" and words_again is not None else None
+    output.print_findings(settings, _findings(result))
+    for note in options.findings:
+        output.print_warning(settings, str(note))
     if settings.for_people:
-        output.print_findings(settings, _findings(result))
-        for note in options.findings:
-            output.print_warning(settings, str(note))
         for error in several_text.errors_of(result):
             output.print_error(settings, error)
         elapsed_s = time.monotonic() - start

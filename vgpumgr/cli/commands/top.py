@@ -127,7 +127,8 @@ def _print(settings: Settings, inventory: Inventory, sampler: Sampler, choice: C
     rounds, unknown = _of_choice(inventory, sampler.round(), choice)
     errors = [*unknown, *(one.failure for one in rounds if one.failure is not None)]
     vgpu_rows = table.arranged(live.rows(rounds), sort)
-    document = documents.top(rounds, vgpu_rows, live.silent(rounds))
+    silent = [*live.silent(rounds)]
+    document = documents.top(rounds, vgpu_rows, silent)
     if settings.for_people:
         for line in frames.heads([total for total in table.totals(rounds) if total.error is None]):
             output.echo(line.text)
@@ -139,4 +140,5 @@ def _print(settings: Settings, inventory: Inventory, sampler: Sampler, choice: C
                 output.echo(text)
     else:
         printing.print_rows(settings, TOP, document)
+        output.print_findings(settings, silent)
     return output.print_errors(settings, errors)

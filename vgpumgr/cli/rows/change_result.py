@@ -37,9 +37,9 @@ def print_rows(
     view: View,
     rows: Sequence[Row] | None = None,
 ) -> int:
-    """Print the findings and the last line, `closing`, for people; the document or the rows for programs."""
+    """Print the findings, and the last line, `closing`, for people; the document or the rows for programs."""
+    output.print_findings(settings, result.findings)
     if settings.for_people:
-        output.print_findings(settings, result.findings)
         output.echo(closing)
     else:
         from vgpumgr.documents import change

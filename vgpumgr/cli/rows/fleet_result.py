@@ -28,12 +28,12 @@ def print_result(
     what: str,
     findings: Iterable[Iterable[Finding]],
 ) -> int:
-    """Print the result for people (findings, failures, errors, the `closing` lines) or for programs (the document or
-    its rows, and the errors). Returns the exit code. `what` follows the number of errors.
+    """Print the findings, and the result for people (failures, errors, the `closing` lines) or for programs (the
+    document or its rows, and the errors). Returns the exit code. `what` follows the number of errors.
     """
+    for group in findings:
+        output.print_findings(settings, group)
     if settings.for_people:
-        for group in findings:
-            output.print_findings(settings, group)
         output.print_failed(settings, _failed(result))
         output.print_errors(settings, [error for _, error in result.errors])
         if result.guard is not None:

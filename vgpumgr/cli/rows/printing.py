@@ -26,7 +26,7 @@ def print_rows(
 
     `none`: the text for people if there are no rows; None: the table's head. Returns a printed table's columns.
     """
-    if settings.output in ("json", "yaml"):
+    if settings.prints_document:
         if settings.sorted_by is not None:
             document = chosen.arranged(view, document, settings.sorted_by)
         output.print_document(settings, document)

@@ -9,6 +9,7 @@ import json
 import os
 import re
 import sys
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import click
@@ -114,8 +115,9 @@ def progress(settings: Settings, text: str, *, host: str | None = None) -> None:
 
 
 def print_warning(settings: Settings, text: str, *, host: str | None = None) -> None:
-    """Print one line on stderr, even with -q, but not with a format for programs."""
-    if settings.for_people:
+    """Print one line on stderr, even with -q, but not with json or yaml. With jsonl it is an object."""
+    if not settings.prints_document:
+        settings = replace(settings, log_format="json") if settings.output == "jsonl" else settings
         _tell(settings, "warning", _labelled(settings, "warning", "yellow", text), text, host=host)
 
 
@@ -162,22 +164,21 @@ def print_json(document: Mapping[str, object]) -> None:
 
 
 def print_findings(settings: Settings, findings: Iterable[Finding]) -> None:
-    """Print findings for people on stderr; what many hosts or VMs share is told once. json has them in the document."""
+    """Print findings on stderr; what many hosts or VMs share is told people once. json has them in the document."""
     from vgpumgr.cli.text import alike
 
-    if settings.for_people:
-        # A journal that cannot be written was reported at once, since a later failure would show no findings.
-        distinct = {finding.text: finding for finding in findings if finding.kind != "journal"}.values()
-        if settings.log_format == "json" or len(distinct) < alike.FEWEST:
-            for finding in distinct:
-                print_warning(settings, finding.text, host=finding.host)
-            return
-        for one in alike.findings(distinct):
-            if isinstance(one, alike.Alike):
-                print_warning(settings, one.message)
-                _print_indented(one.lines)
-            else:
-                print_warning(settings, one.text, host=one.host)
+    # A journal that cannot be written was reported at once, since a later failure would show no findings.
+    distinct = {finding.text: finding for finding in findings if finding.kind != "journal"}.values()
+    if not settings.for_people or settings.log_format == "json" or len(distinct) < alike.FEWEST:
+        for finding in distinct:
+            print_warning(settings, finding.text, host=finding.host)
+        return
+    for one in alike.findings(distinct):
+        if isinstance(one, alike.Alike):
+            print_warning(settings, one.message)
+            _print_indented(one.lines)
+        else:
+            print_warning(settings, one.text, host=one.host)
 
 
 def print_error(settings: Settings, error: VgpumgrError, *, about: Failed | None = None) -> None:

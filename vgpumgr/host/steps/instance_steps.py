@@ -151,18 +151,14 @@ class InstanceSteps:
             self._refuse_used(gpu, instance, step)
             had_compute = bool(find_computes(gpu.nvml, instance.handle))
             remove(gpu, instance.handle, self._at)
-            remnant = at_place(gpu.instances(), step["profile_id"], step["start"])
-            self._at("read-back")
-            if remnant is not None:
-                name = "nvmlGpuInstanceDestroy"
-                message = "{}: accepted, but without effect: {}".format(name, in_words(remnant.fact, gpu.profiles))
-                raise Refusal(NVML_REFUSED, message, function=name, code=0)
+            _check_gone(gpu, step)
         except (NvmlFailed, Refusal):
             with suppress(NvmlFailed):
                 if had_compute and not find_computes(gpu.nvml, instance.handle):
                     fill(gpu, instance.handle)
             write_ledger(self._root, ledger)
             raise
+        self._at("read-back")
 
     def _refuse_used(self, gpu: OpenGpu, instance: Found, step: InstanceStep) -> None:
         refuse_used(self._root, self._load_nvml, gpu, instance.fact, step)
@@ -213,6 +209,15 @@ def _check_profile(gpu: OpenGpu, step: InstanceStep) -> None:
 
 def _exactly(gpu: OpenGpu, step: InstanceStep) -> Optional[Found]:
     return at_place(gpu.found, step["profile_id"], step["start"])
+
+
+def _check_gone(gpu: OpenGpu, step: InstanceStep) -> None:
+    """Raises Refusal(NvmlRefused) if the instance is there, although the driver accepted its end; NvmlFailed."""
+    remnant = at_place(gpu.instances(), step["profile_id"], step["start"])
+    if remnant is not None:
+        name = "nvmlGpuInstanceDestroy"
+        message = "{}: accepted, but without effect: {}".format(name, in_words(remnant.fact, gpu.profiles))
+        raise Refusal(NVML_REFUSED, message, function=name, code=0)
 
 
 def _check_reserved(ledger: Ledger, step: InstanceStep) -> None:

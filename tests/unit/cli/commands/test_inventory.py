@@ -27,6 +27,8 @@ def test_check_counts_what_is_declared(capsys: pytest.CaptureFixture[str]) -> No
     assert run(["inventory", "check", "-i", str(GOOD / "findings" / "inventory")]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) > 2
+    assert run(["inventory", "check", "-i", str(GOOD / "findings" / "inventory"), "-o", "csv"]) == 0
+    assert capsys.readouterr().err.splitlines() == [f"warning: {line}" for line in lines[:-2]]
     assert run(["inventory", "check", "-i", DESIGN, "-o", "wide"]) == 0
     assert capsys.readouterr().out.startswith("HOST")
 
