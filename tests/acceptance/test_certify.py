@@ -107,7 +107,7 @@ def _odd(one: certify._OneGpu, *_: object) -> None:
     raise errors.ProgramFailed(one._link.host, "it answers oddly")
 
 
-@pytest.mark.parametrize("kept", [{"vgpu0"}, {"vgpu0", "vgpu2"}], ids=" ".join)
+@pytest.mark.parametrize("kept", [{"vgpu0"}, {"vgpu0", "vgpu2"}], ids=len)
 def test_what_the_host_does_not_let_certify_remove_is_told_with_the_command_that_removes_it(
     near_site: Sites, monkeypatch: pytest.MonkeyPatch, kept: set[str]
 ) -> None:
