@@ -30,7 +30,9 @@ def fits(snapshot: HostSnapshot, gpu: Gpu, barred: sharing.Barred = sharing.none
     if takes.cordoned(snapshot, gpu) is not None:
         return ()
     room = room_of(snapshot, gpu)
-    for vgpu_type in (gpu.types or {}).values():
+    kinds = [*(gpu.types or {}).values()]
+    most = division.of(gpu).counts(snapshot, room, kinds)  # counted soon; left_of words each refusal
+    for vgpu_type in (kind for kind, more in zip(kinds, most, strict=True) if more > 0 or kind.max is None):
         count = left_of(snapshot, room, vgpu_type, barred)
         if count:
             rows.append(Fit(gpu=gpu, type=vgpu_type, left=None if snapshot.ledger is None else count))
