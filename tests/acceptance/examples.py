@@ -196,6 +196,7 @@ def _mixed(site: _Site) -> None:
     site.run("attach vm01 --profile 12Q --slot vgpu2 --wait --on kvm01", "change")
     site.run("waiting", "waiting")
     site.run("report", "report")
+    site.run("advise kvm01", "advise")
     site.run("detach vm01 --slot vgpu1 --yes --on kvm01")
     site.run("detach vm01 --slot vgpu2 --yes --on kvm01", "change")
     site.run("mode set mixed-size --on kvm01 --gpu-id 0000:41:00.0 --yes", "change")

@@ -71,6 +71,7 @@ _COMMANDS: dict[str, dict[str, tuple[str, str, str]]] = {
         "top": ("commands.top", "top", "Live GPU usage by VM."),
         "collect": ("commands.collect", "collect", "Record what every VM uses: once, or continuously."),
         "usage": ("commands.usage", "usage", "What every VM used, next to its guaranteed share."),
+        "advise": ("commands.advise", "advise", "What would use the GPUs better: too big, too small, idle, unused."),
         "export": ("commands.export", "export", "Export collected metrics to Prometheus, as a file or a server."),
         "history": ("commands.history", "history", "Who changed what, when and why, and the outcome."),
     },

@@ -14,6 +14,7 @@ from vgpumgr.wording import say
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from vgpumgr.core.advice.advice import Advice, HostAdvice
     from vgpumgr.core.certify.beliefs import Answer, Belief
     from vgpumgr.core.gpu.mode_plan import ModePlan
     from vgpumgr.core.gpu.scheduler import SchedulerPlan
@@ -182,6 +183,20 @@ class HostVgpus:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Advised:
+    """The advice about the selected vGPUs, from the samples of `window`.
+
+    `findings`: why the samples may be old, and why there is no advice about a vGPU. `unknown`: an error for each
+    argument that names nothing.
+    """
+
+    fleet: Fleet[HostAdvice]
+    window: Window
+    findings: tuple[Finding, ...]
+    unknown: tuple[UnknownVm, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class VgpuList:
     """The selected vGPUs. `named`: the arguments that mean VMs. `unknown`: an error for each that names nothing."""
 
@@ -204,6 +219,7 @@ class HostReport:
 
     cards: tuple[Card, ...]
     waiting: tuple[WaitingSlot, ...]
+    advice: tuple[Advice, ...]
     findings: tuple[Finding, ...]
 
 

@@ -1,10 +1,10 @@
-"""report: the state of a site on one page: its GPUs as they are divided, who waits, what was used, and the findings."""
+"""report: the state of a site on one page: how its GPUs are divided, who waits, what was used, advice, findings."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from vgpumgr.controller import report, usage
+from vgpumgr.controller import advise, report, usage
 from vgpumgr.controller.lately import with_history
 from vgpumgr.controller.results import HostReport, SiteReport
 from vgpumgr.core.reconcile import tasks, who_waits
@@ -32,6 +32,7 @@ def look(context: Context, samples: Samples, hosts: Sequence[str], *, now_s: flo
         return HostReport(
             cards=cards.of_host(view),
             waiting=who_waits.of_host(view, declared, author) if view.snapshot.ledger is not None else (),
+            advice=advise.advisor(context, view, used, author).advise().advice,
             findings=findings.of_host(view),
         )
 

@@ -25,6 +25,7 @@ def report(found: SiteReport) -> dict[str, object]:
             "waiting": [vms.waiting_slot(row) for host in found.fleet.views for row in host.waiting],
             "vgpus": [usage.used(row) for row in found.used],
             "owners": [usage.owner(row) for row in found.owners],
+            "advice": [usage.advised(one) for host in found.fleet.views for one in host.advice],
         },
         found=found.findings,
     )

@@ -1,17 +1,20 @@
-"""What was measured: top, collect and usage."""
+"""What was measured: top, collect and usage; and what follows from it: advise."""
 
 from __future__ import annotations
 
 import datetime
 from typing import TYPE_CHECKING
 
+from vgpumgr.core.advice.advice import known, peak
 from vgpumgr.documents import common
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
+    from vgpumgr.controller.results import Advised
     from vgpumgr.controller.usage import UsageReport
+    from vgpumgr.core.advice.advice import Advice
     from vgpumgr.core.model.view import Finding
     from vgpumgr.core.usage.by_owner import OwnerUse
     from vgpumgr.core.usage.live import Row
@@ -59,6 +62,36 @@ def _load(row: Row) -> dict[str, object]:
         **common.pick(vgpu, "origin", "type_id", "uuid", "vf", "vm_uuid"),
         **common.pick(row.holder, holder_pid="pid"),
         "held_since": None if row.holder is None or row.holder.since_us is None else _utc_ms(row.holder.since_us / 1e6),
+    }
+
+
+def advice(found: Advised) -> dict[str, object]:
+    """What would use the GPUs better."""
+    window = found.window
+    keys = {
+        "since": common.utc(window.since_us / 1e6),
+        "until": common.utc(window.until_us / 1e6),
+        "advice": [advised(one) for host in found.fleet.views for one in host.advice],
+    }
+    return common.of_fleet("vgpumgr.advise/1", found.fleet, keys, found=found.findings)
+
+
+def advised(one: Advice) -> dict[str, object]:
+    """One piece of advice."""
+    use, to, evidence = one.use, one.verdict.to, None
+    if use is not None:
+        evidence = {
+            "known_percent": common.percent(known(use)),
+            "peak_percent": peak(use),
+            "entitled_percent": common.percent(use.entitled),
+            **common.pick(use, "framebuffer_max_bytes", "framebuffer_size_bytes"),
+            "off_since": None if use.off_since is None else common.utc(use.off_since),
+        }
+    return {
+        **common.pick(one.row, "vm", "slot", "host", "gpu", "type_name", "vm_uuid"),
+        **common.pick(one, "gain", "first", "command", "owner", kind="verdict.kind", why="verdict.why"),
+        "advised": None if to is None else to.type_name,
+        "evidence": evidence,
     }
 
 

@@ -109,6 +109,7 @@ TABLE_OF_COMMANDS = {
     "mode set": case("mode set mixed-size --on kvm02 --gpu-id 0000:41:00.0 --yes", HOST | STORE),
     "collect": case("collect kvm01", HOST | STORE),
     "forget": case("forget vm36", HOST | STORE),  # nothing is known of it
+    "advise": case("advise kvm01", PLACE),  # there is nothing to advise
     "usage": case("usage", STORE | TABLE),
     "history": case("history", STORE | TABLE),
     "export textfile": case("export textfile -", STORE | {"prometheus-client"}),

@@ -41,7 +41,7 @@ def report(
     markdown: Path | None,
     since: float,
 ) -> int:
-    """The state of the site: each GPU and who has which part of it, who waits, what was used, owners, findings.
+    """The state of the site: each GPU and who has which part of it, who waits, what was used, owners, advice, findings.
 
     \b
       vgpumgr report

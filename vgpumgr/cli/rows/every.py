@@ -41,6 +41,7 @@ VIEWS: Final[dict[str, View]] = {
     "usage": usage.USAGE,
     "usage --idle": usage.IDLE,
     "usage --by owner": usage.OWNERS,
+    "advise": usage.ADVICE,
     "top": usage.TOP,
     "collect": hosts.COLLECT,
     "history": runs.HISTORY,

@@ -10,7 +10,7 @@ from vgpumgr import pictures, templates
 from vgpumgr.cli.rows import layout
 from vgpumgr.cli.rows.report import REPORT
 from vgpumgr.cli.rows.runs import WAITING
-from vgpumgr.cli.rows.usage import OWNERS, USAGE
+from vgpumgr.cli.rows.usage import ADVICE, OWNERS, USAGE
 from vgpumgr.cli.text import sparkline
 
 if TYPE_CHECKING:
@@ -67,6 +67,8 @@ def _tables(document: Row) -> Iterator[Table]:
     none = "Nothing was collected: `vgpumgr collect` takes samples."
     yield _table("What the vGPUs used", usage, document["vgpus"], none)
     yield _table("Owners", OWNERS.table, document["owners"], none)
+    advice = tuple(one for one in ADVICE.columns if one.in_table or one.is_prose)
+    yield _table("Advice", advice, document["advice"], "There is none.")
 
 
 def _table(title: str, columns: tuple[Column, ...], rows: Sequence[Row], none: str) -> Table:

@@ -1,4 +1,4 @@
-"""What vGPUs use: the rows of `usage` and `top`."""
+"""What vGPUs use: the rows of `usage` and `top`, and of `advise`."""
 
 from __future__ import annotations
 
@@ -133,3 +133,30 @@ TOP = View(
         Column(key="held_since", head="HELD SINCE", read=cells.local),
     ),
 )  # fmt: skip
+
+ADVICE = View(
+    path=("advice",),
+    names=("vm",),
+    gives_way=("gpu", "host"),
+    columns=(
+        Column(key="kind", head="KIND", in_table=True),
+        Column(key="vm", head="VM", in_table=True),
+        Column(key="slot", head="SLOT", in_table=True),
+        Column(key="host", head="HOST", in_table=True),
+        Column(key="gpu", head="GPU", in_table=True),
+        Column(key="type_name", head="TYPE", in_table=True),
+        Column(key="advised", head="ADVISED", in_table=True, none=ABSENT),
+        Column(key="gain.mib", head="FREES", in_table=True, read=cells.gib_of_mib, none=ABSENT, is_number=True),
+        Column(key="gain.fgpu", head="FGPU", in_table=True, none=ABSENT, is_number=True),
+        Column(key="gain.more", head="MORE FIT", in_table=True, none=ABSENT, is_number=True),
+        Column(key="gain.type_name", head="OF TYPE", in_table=True, none=ABSENT),
+        Column(key="why", head="WHY", is_prose=True),
+        Column(key="first", head="FIRST", none=ABSENT, is_prose=True),
+        Column(key="command", head="COMMAND", is_prose=True),
+        Column(key="owner", head="OWNER", none=ABSENT),
+        _percent("evidence.known_percent", "KNOWN"),
+        _percent("evidence.peak_percent", "PEAK"),
+        _bytes("evidence.framebuffer_max_bytes", "FB MAX"),
+        Column(key="evidence.off_since", head="OFF SINCE", read=cells.local, none=ABSENT),
+    ),
+)

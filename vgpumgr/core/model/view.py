@@ -53,6 +53,7 @@ FindingKind = Literal[
     "may-not-start",
     "modprobe",
     "moved",
+    "no-advice",
     "no-such-mdev",
     "not-proven",
     "not-served",

@@ -48,8 +48,9 @@ class UsageRow:
     `state`: running, off, gone or unknown, as of its host's last round. `entitled`: the mean of its entitled share, 0
     to 1. `used_of_share`: SM use relative to that share, 1 is all of it. `coverage`: the part of the window that was
     measured, 0 to 1. `off_since`: when its VM was first seen off, by the controller's clock, None if it is not off.
-    `off`: the part of the window for which it was off, as far as known. Framebuffer in bytes: now, the maximum, the
-    size, the part never used, and the maxima by cell.
+    `off`: the part of the window for which it was off, as far as known. `ever_measured`: whether anything was measured
+    of it since the store began. Framebuffer in bytes: now, the maximum, the size, the part never used, and the maxima
+    by cell.
     """
 
     vm: str | None
@@ -73,6 +74,7 @@ class UsageRow:
     last_us: int | None
     off_since: float | None = None
     off: float = 0.0
+    ever_measured: bool = True
 
 
 def rows(series: Iterable[Series], latest: Iterable[LatestHost], window: Window) -> tuple[UsageRow, ...]:
@@ -185,6 +187,7 @@ def _row(key: VgpuKey, series: Series, now: Sequence[VgpuReading], host: LatestH
         last_us=total.last_us or None,
         off_since=off.since if off is not None and state == OFF else None,
         off=0.0 if off is None else off.part(window.since_us / 1e6, window.until_us / 1e6),
+        ever_measured=host is None or key in host.counters or total.samples > 0,
     )
 
 

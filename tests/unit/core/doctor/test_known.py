@@ -36,7 +36,18 @@ NO_ILLNESS = {
         "left-behind",
         "modprobe",
     ),
-    *("not-proven", "other-site", "scheduler", "silent", "stale", "undeclared", "unknown-vm", "unreached", "unread"),
+    *(
+        "no-advice",
+        "not-proven",
+        "other-site",
+        "scheduler",
+        "silent",
+        "stale",
+        "undeclared",
+        "unknown-vm",
+        "unreached",
+        "unread",
+    ),
 }
 
 
