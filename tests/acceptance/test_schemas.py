@@ -118,6 +118,7 @@ WITHOUT = {
     "export textfile",
     "export prometheus",
     "export rules",
+    "export dashboard",
     *(f"lab {name}" for name in ("up", "down", "ssh", "reboot", "start", "hold", "load", "stop", "fault")),
     "host sudoers",
 }

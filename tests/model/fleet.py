@@ -251,6 +251,7 @@ class Fleet:
         by: str = "cron@ctl1",
         confirms: bool = True,
         strict: bool = False,
+        record: bool = False,
     ) -> Outcome:
         """`confirms`: somebody looks at what the guard refused, and confirms it."""
 
@@ -259,7 +260,7 @@ class Fleet:
                 end.agreed += plan.takes_away
 
             consent = Consent(check=check, show=lambda _fleet: None, ask=ask)
-            result = reconcile(context, ReconcileOptions(limit=limit, strict=strict), consent)
+            result = reconcile(context, ReconcileOptions(limit=limit, strict=strict, record=record), consent)
             if result.guard is None or not confirms:
                 return result
             destroys = sum(plan.destroys for plan in result.fleet.plans)

@@ -125,6 +125,8 @@ PLANNED = (
         nvml_silent=True,
         refused={"InUse": 1},
         findings={"lost": 3},
+        fits={"A40-4Q": 9},
+        owners={"vm01": "team-a"},
     ),
     PlannedHost(host="kvm02", at=1e9, reached=False),
 )

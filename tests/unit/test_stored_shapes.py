@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import xml.etree.ElementTree as ET
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -123,6 +124,8 @@ def test_the_samples_are_read_whole(tmp_path: Path) -> None:
 def test_what_runs_left_is_read_whole_and_a_file_from_before_it_has_none_until_one_is_stored(tmp_path: Path) -> None:
     shutil.copyfile(stored.SAMPLES, tmp_path / "samples.db")
     assert runs.last(tmp_path / "samples.db") == LastRuns(runs=(stored.RUN,), hosts=stored.PLANNED)
+    shutil.copyfile(stored.STORED / "samples-5.db", tmp_path / "samples-5.db")
+    assert runs.last(tmp_path / "samples-5.db").hosts[0] == replace(stored.PLANNED[0], fits={}, owners={})
     old = tmp_path / "old.db"
     shutil.copyfile(stored.STORED / "samples-1.db", old)
     assert runs.last(old) == NO_RUNS

@@ -14,7 +14,7 @@ from vgpumgr.controller.engine.host_run import Work
 from vgpumgr.controller.engine.run import Run
 from vgpumgr.controller.hosts.open_hosts import HOST_DEADLINE_S
 from vgpumgr.controller.lately import with_history
-from vgpumgr.core.reconcile import destroy_guard, host_plan, starting, tasks
+from vgpumgr.core.reconcile import destroy_guard, host_plan, recorded, starting, tasks
 from vgpumgr.errors import Outcome
 from vgpumgr.store.only_one import only_one
 
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from vgpumgr.controller.results import Consent, FleetPlan, FleetResult, HostResult, TaskResult
 
 _WORK: Final = Work(what="reconcile", todo=tasks.of_host, plan=host_plan.plan_reconcile)
-_WITH_STARTS: Final = replace(_WORK, todo=starting.of_host)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,12 +32,13 @@ class ReconcileOptions:
     """`limit`: patterns of hosts, all if empty. `confirm_destroys`: the most removals that the user expects.
 
     `strict`: a task that waits until something is idle counts as refused. `start`: start the VMs that are to start with
-    their host, and could not.
+    their host, and could not. `record`: plans tell what is stored of them for the metrics.
     """
 
     limit: tuple[str, ...] = ()
     strict: bool = False
     start: bool = False
+    record: bool = False
     confirm_destroys: int | None = None
     host_deadline_s: float = HOST_DEADLINE_S
 
@@ -53,7 +53,11 @@ def reconcile(context: Context, options: ReconcileOptions, consent: Consent[Flee
     hosts = context.inventory.chosen(options.limit)
     with nullcontext() if consent.check or context.store is None else only_one(context.store, context.by):
         run = Run(with_history(context), options.host_deadline_s)
-        work = _WITH_STARTS if options.start else _WORK
+        work = replace(
+            _WORK,
+            todo=starting.of_host if options.start else _WORK.todo,
+            plan=recorded.plan_recorded if options.record else _WORK.plan,
+        )
         fleet = run.plan(hosts, work)
         asks, guard = bool(fleet.takes_away), _guard(fleet, options)
         result = run.carry_out(fleet, work, consent, asks=asks, guard=guard)

@@ -111,4 +111,6 @@ def _reached(host: HostResult, plan: HostPlan, at: float, *, waiting: int) -> Pl
         ),
         refused=dict(Counter(type(one.error).__name__ for one in host.tasks if one.error is not None)),
         findings=dict(Counter(finding.kind for finding in kinds)),
+        fits=dict(plan.fits),
+        owners=dict(plan.owners),
     )

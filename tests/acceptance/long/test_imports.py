@@ -128,6 +128,7 @@ TABLE_OF_COMMANDS = {
     "fit": case("fit A40: 3x8Q", set()),
     "mig fit": case("mig fit A100 3g.20gb", set()),
     "export rules": case("export rules", set()),
+    "export dashboard": case("export dashboard fleet", set()),
     "completion": case("completion bash", set()),
     "install remove": case("install remove --dir /nonexistent", set()),
     "lab up": case("lab up", set(), code=2),  # it is up already; what starts hosts is processes of their own

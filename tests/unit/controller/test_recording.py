@@ -30,7 +30,7 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def kept(fleet: Fleet, kind: Kind, store: Path, *, trouble: Trouble | None = None) -> LastRuns:
     with Recording(kind, whole=True).begun() as recording:
-        result = fleet.reconcile(check=kind == "plan", trouble=trouble, confirms=True).result
+        result = fleet.reconcile(check=kind == "plan", trouble=trouble, confirms=True, record=True).result
     assert isinstance(result, FleetResult)
     assert recording.keep(result) is None
     return runs.last(store)
@@ -70,6 +70,7 @@ def test_slots_that_wait_for_room_are_counted_by_what_they_ask_for(pool: Pool, s
     (before,) = kept(fleet, "plan", store).hosts
     (after,) = kept(fleet, "reconcile", store).hosts
     assert [one.without_room for one in (before, after)] == [{"--profile 16Q": 2}] * 2
+    assert before.fits == after.fits == dict.fromkeys(("A40-4Q", "A40-8C", "A40-8Q", "A40-16Q"), 0)
     assert after.refused == {"NoCapacity": 2}
 
 

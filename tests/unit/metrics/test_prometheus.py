@@ -16,6 +16,8 @@ from tests.unit.metrics.prometheus import Prometheus, promtool, scraping
 from tests.unit.metrics.serving import Server, Site
 from vgpumgr import resources
 from vgpumgr.core.usage.metric_table import METRICS
+from vgpumgr.core.usage.runs import PlannedHost
+from vgpumgr.store.sql import runs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -47,6 +49,8 @@ def scraped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Site, Se
     folder = tmp_path_factory.mktemp("prometheus")
     site = Site(folder=folder)
     site.add([page(1)], every_s=60)
+    planned = PlannedHost(host="kvm01", at=time.time(), reached=True, owners={"vm01": "team-a"})
+    runs.put(site.store.path, None, [planned], fleet=None)
     with site.serving("--listen", "127.0.0.1:0") as server, scraping(server, folder) as prometheus:
         yield site, server, prometheus
 

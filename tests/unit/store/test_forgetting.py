@@ -76,7 +76,7 @@ def test_what_is_told_is_removed_and_nobody_elses(store: Path, kind: Kind, name:
     assert [entry.intent.vm for entry in Journal(store, warn=pytest.fail).runs(Question(limit=9))] == ["vm02"]
 
 
-def test_neither_the_last_round_nor_what_was_off_names_a_vm_that_is_forgotten(tmp_path: Path) -> None:
+def test_neither_a_round_nor_a_run_nor_what_was_off_names_a_vm_that_is_forgotten(tmp_path: Path) -> None:
     """By its name or UUID, whether it was ever measured; the round stays as it was of all others."""
     store = tmp_path / "store.sqlite"
     samples = Samples(place.samples_beside(store))
@@ -88,6 +88,8 @@ def test_neither_the_last_round_nor_what_was_off_names_a_vm_that_is_forgotten(tm
         "vm05": None,
     }
     samples.add([measured_round(loads, since_us=T0, until_us=T0 + SECOND)], every_s=60)
+    owned = PlannedHost(host="kvm01", at=1, reached=True, owners={vm: "team-a" for vm in loads if vm})
+    runs.put(samples.path, None, [owned], fleet=None)
     forgotten = ["vm01", vgpu("vm03", None, at_us=None).vm_uuid, "vm05"]
     for name in forgotten:
         assert name is not None
@@ -99,6 +101,7 @@ def test_neither_the_last_round_nor_what_was_off_names_a_vm_that_is_forgotten(tm
         assert connection is not None
         stored = "".join(connection.iterdump())
     assert [vm for vm in loads if re.search(rf"\b{vm}\b", stored)] == ["vm02", "vm04"]
+    assert [*runs.last(samples.path).hosts[0].owners] == ["vm02", "vm04"]
     (host,) = samples.latest()
     assert host.last.reading is not None
     assert [one.vm for one in host.last.reading.gpus[0].vgpus] == ["vm02", "vm04"]

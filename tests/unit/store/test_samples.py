@@ -365,7 +365,7 @@ def test_rounds_stored_before_gpus_had_temperatures_modes_and_holders_are_brough
     assert samples.latest() == before, "read without a migration"
     samples.add(())
     assert samples.latest() == before
-    assert done_by_hand(samples, "SELECT max(version) FROM migration") == [(5,)]
+    assert done_by_hand(samples, "SELECT max(version) FROM migration") == [(6,)]
     for field in ("power_mw", "holders"):
         assert done_by_hand(samples, "SELECT count(*) FROM host WHERE round LIKE ?", f"%{field}%") == [(1,)]
 

@@ -1,4 +1,4 @@
-"""`vgpumgr export textfile|prometheus|rules`: what `collect` has stored, as metrics. No host is contacted."""
+"""`vgpumgr export textfile|prometheus|rules|dashboard`: what `collect` has stored, as metrics. No host is contacted."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from vgpumgr.core.usage.metrics import Family
 
 _AGAIN_S = 3600.0
+_DASHBOARDS = ("fleet", "host", "vm", "owners")
 _MAX_AGE = click.option(
     "--max-age",
     type=Duration(),
@@ -122,6 +123,24 @@ def rules(_settings: Settings) -> int:
     from vgpumgr import resources
 
     click.echo(resources.alert_rules(), nl=False)
+    return 0
+
+
+@export.command()
+@click.argument("name", type=click.Choice(_DASHBOARDS), metavar="|".join(_DASHBOARDS))
+@common_options
+def dashboard(_settings: Settings, *, name: str) -> int:
+    """Print a dashboard for Grafana 11 or later, as JSON to import: the fleet, a host, a VM, or the VMs' owners.
+
+    \b
+      vgpumgr export dashboard fleet > fleet.json
+      vgpumgr export dashboard vm > /var/lib/grafana/dashboards/vgpumgr-vm.json
+
+    Its queries are for the metrics of `vgpumgr export prometheus` and `textfile`.
+    """
+    from vgpumgr.metrics import dashboards
+
+    click.echo(dashboards.text(name))
     return 0
 
 

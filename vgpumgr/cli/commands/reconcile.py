@@ -212,6 +212,7 @@ def _run(
 
     start = time.monotonic()
     consent = asking.consent_to(settings, partial(fleet_text.lines, diff=settings.diff), sentences, kept=kept_plan)
+    options = replace(options, record=record is not None)
     with Recording(record, whole=not options.limit).begun() as recording:
         result = use_case.reconcile(build_context(settings), options, consent)
     error = recording.keep(result)

@@ -5,7 +5,7 @@ Each task is planned on the state that the tasks before it will leave.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from vgpumgr import errors
@@ -25,7 +25,7 @@ from vgpumgr.core.slot import plan as plans
 from vgpumgr.wording import joined, say
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from vgpumgr.core.inventory import HostDeclaration
     from vgpumgr.core.model.claims import Claim
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from vgpumgr.core.reconcile.drift import Drift
     from vgpumgr.core.reconcile.planned import PlannedTask
     from vgpumgr.core.reconcile.tasks import Task
-    from vgpumgr.names import HostName
+    from vgpumgr.names import HostName, OwnerName
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +43,7 @@ class HostPlan:
 
     `allocated`: how many claims of this host are from this inventory. `vanished`: the parts of the inventory that
     declared a slot now to be freed, but no longer decide about this host's VMs. `nvml_silent`: for at least one GPU,
-    NVML does not say what runs on it.
+    NVML does not say what runs on it. `fits`, `owners`: as in PlannedHost, known if the plan is stored (recorded.py).
     """
 
     host: HostName
@@ -54,6 +54,8 @@ class HostPlan:
     allocated: int = 0
     vanished: tuple[str, ...] = ()
     nvml_silent: bool = False
+    fits: Mapping[str, int] = field(default_factory=dict)
+    owners: Mapping[str, OwnerName] = field(default_factory=dict)
 
     @property
     def prunes(self) -> tuple[PlannedTask, ...]:

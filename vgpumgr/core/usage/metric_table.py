@@ -111,7 +111,7 @@ RUN_LAST = _gauge("run_last_timestamp_seconds", ("run",), "seconds", f"Beginning
 RUN_DURATION = _gauge("run_last_duration_seconds", ("run",), "seconds", f"Duration {_LAST}")
 RUN_EXIT = _gauge("run_last_exit_code", ("run",), "1", f"Exit code {_LAST}")
 HOST_PLANNED = _gauge(
-    "host_planned", HOST, "1", "Whether the last plan or reconcile reached the host; at 0 the next six are absent"
+    "host_planned", HOST, "1", "Whether the last plan or reconcile reached the host; at 0 the next eight are absent"
 )
 HOST_DRIFT = _gauge(
     "host_drift",
@@ -133,6 +133,19 @@ HOST_SILENT = _gauge(
     "1",
     "Whether NVML does not say what runs on some GPU of the host, so that nothing is removed",
 )
+HOST_FITS = _gauge(
+    "host_fits",
+    ("host", "type_name"),
+    "1",
+    "How many more vGPUs of a type fit on the host after the run, each type alone; absent if unknown",
+)
+VM_OWNER = _gauge(
+    "vm_owner_info",
+    ("host", "vm", "owner"),
+    "1",
+    "The owner of a VM that has a vGPU after the run; always 1, for joins; absent if it has none",
+    MAY_CHANGE,
+)
 HOST_PLAN = _gauge(
     "host_plan_timestamp_seconds", HOST, "seconds", "Beginning of the host's last plan or reconcile, since the epoch"
 )
@@ -145,5 +158,6 @@ METRICS: tuple[Metric, ...] = (
     *(GPU_INFO, GPU_SM, GPU_MEMORY, GPU_FRAMEBUFFER_USED, GPU_FRAMEBUFFER_SIZE, GPU_VGPUS, GPU_RUNNING),
     *(HOST_UP, HOST_DURATION, HOST_SAMPLE, COLLECT_ERRORS, COLLECT_LAST),
     *(RUN_LAST, RUN_DURATION, RUN_EXIT, HOST_PLAN, HOST_PLANNED),
-    *(HOST_DRIFT, HOST_WAITING, HOST_NO_ROOM, HOST_REFUSED, HOST_FINDINGS, HOST_SILENT, BUILD_INFO),
+    *(HOST_DRIFT, HOST_WAITING, HOST_NO_ROOM, HOST_REFUSED, HOST_FINDINGS, HOST_SILENT),
+    *(HOST_FITS, VM_OWNER, BUILD_INFO),
 )

@@ -136,6 +136,8 @@ def _of_runs(last_runs: LastRuns) -> Iterator[_Row]:
         yield from (_Row(table.HOST_NO_ROOM, (host.host, asked), count) for asked, count in host.without_room.items())
         yield from (_Row(table.HOST_REFUSED, (host.host, error), count) for error, count in host.refused.items())
         yield from (_Row(table.HOST_FINDINGS, (host.host, kind), count) for kind, count in host.findings.items())
+        yield from (_Row(table.HOST_FITS, (host.host, name), count) for name, count in host.fits.items())
+        yield from (_Row(table.VM_OWNER, (host.host, vm, owner), 1) for vm, owner in host.owners.items())
 
 
 def _of_gpus(reading: HostReading) -> Iterator[_Row]:

@@ -33,7 +33,8 @@ class PlannedHost:
 
     `drift`: how many slots, modes, schedulers and layouts are out of sync, except `waiting` ones. `refused`: how many
     were refused or failed, by the error's class. `without_room`: how many slots wait for room, by what they ask for.
-    `nvml_silent`: for at least one GPU, NVML does not say what runs on it.
+    `nvml_silent`: for at least one GPU, NVML does not say what runs on it. `fits`: how many more of a type fit, each
+    type alone. `owners`: of each VM that has a vGPU and an owner.
     """
 
     host: str
@@ -45,6 +46,8 @@ class PlannedHost:
     without_room: Mapping[str, int] = field(default_factory=dict)
     refused: Mapping[str, int] = field(default_factory=dict)
     findings: Mapping[str, int] = field(default_factory=dict)
+    fits: Mapping[str, int] = field(default_factory=dict)
+    owners: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

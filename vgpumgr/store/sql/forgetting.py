@@ -19,14 +19,16 @@ if TYPE_CHECKING:
 Kind = Literal["vm", "host"]
 
 _VM, _HOST, _NAME = "(vm = :name OR vm_uuid = :name)", "host = :name", "name = :name"
-# _READ: hosts whose last round has the VM. _OFF: rows by the VM's name alone; the last rounds say whose a UUID is.
+# _READ: hosts whose last round has the VM. _OFF, _OWNED: by the VM's name alone; the last rounds say whose a UUID is.
 _READ = "EXISTS (SELECT 1 FROM json_tree(round) WHERE key IN ('vm', 'vm_uuid') AND atom = :name)"
-_OFF = """
-    (vm = :name OR (host, vm) IN (
-        SELECT host.name, json_extract(one.value, '$.vm') FROM host, json_tree(round) AS one
-        WHERE one.type = 'object' AND json_extract(one.value, '$.vm_uuid') = :name
-    ))
-"""
+_CALLED = """(
+    SELECT host.name, json_extract(one.value, '$.vm') FROM host, json_tree(round) AS one
+    WHERE one.type = 'object' AND json_extract(one.value, '$.vm_uuid') = :name
+)"""
+_OFF = f"(vm = :name OR (host, vm) IN {_CALLED})"
+_OWNED = f"(key = :name OR (host_run.host, key) IN {_CALLED})"
+_HAS_OWNER = where("SELECT 1 FROM json_each(state, '$.owners')", _OWNED)
+_OTHER_OWNERS = where("SELECT json_group_object(key, value) FROM json_each(state, '$.owners')", f"NOT {_OWNED}")
 _SERIES = {"vm": where("SELECT id FROM series", _VM), "host": where("SELECT id FROM series", _HOST)}
 
 
@@ -65,9 +67,16 @@ def _samples(kind: Kind) -> tuple[_Place, ...]:
         _Place("series of measures", "series", _VM if kind == "vm" else _HOST),
     )
     if kind == "vm":
-        return (  # `_OFF` reads the last readings, so it comes before they change
+        return (  # `_OFF` and `_OWNED` read the last readings, so they come before these change
             _Place("vGPUs that were off", "off", _OFF, sample_tables.OFF_SINCE),
             *measured,
+            _Place(
+                "states of a host after a plan or reconcile",
+                "host_run",
+                f"EXISTS ({_HAS_OWNER})",
+                sample_tables.RUNS_SINCE,
+                kept=f"state = json_set(state, '$.owners', ({_OTHER_OWNERS}))",
+            ),
             _Place("last readings of a host", "host", _READ, kept="round = without_vm(round, :name)"),
         )
     return (

@@ -86,6 +86,7 @@ SCHEMA = file.Schema(
             ) WITHOUT ROWID
             """,
         ),
+        (),  # runs know what fits on each host and whose its VMs are: of older ones that is unknown
     ),
 )
 

@@ -277,6 +277,8 @@ def test_what_runs_left_is_told_host_by_host_and_an_unreached_host_has_no_drift(
                 without_room={"--profile 4Q": 3},
                 refused={"NoCapacity": 2},
                 findings={"lost": 1, "foreign": 3},
+                fits={"A40-4Q": 9, "A40-48Q": 0},
+                owners={"vm01": 'team "a"'},
             ),
             PlannedHost(host="kvm02", at=NOW - 9e4, reached=False),
         ),
@@ -288,7 +290,7 @@ def test_what_runs_left_is_told_host_by_host_and_an_unreached_host_has_no_drift(
     told = {
         (line.name.removeprefix("vgpumgr_"), *(line.labels[name] for name in TABLE[line.name].labels)): line.value
         for line in found
-        if line.name.startswith(("vgpumgr_host_", "vgpumgr_run_"))
+        if line.name.startswith(("vgpumgr_host_", "vgpumgr_run_", "vgpumgr_vm_"))
     }
     assert told == {
         ("run_last_timestamp_seconds", "plan"): NOW - 9e4,
@@ -305,4 +307,7 @@ def test_what_runs_left_is_told_host_by_host_and_an_unreached_host_has_no_drift(
         ("host_findings", "kvm01", "lost"): 1,
         ("host_findings", "kvm01", "foreign"): 3,
         ("host_nvml_silent", "kvm01"): 1,
+        ("host_fits", "kvm01", "A40-4Q"): 9,
+        ("host_fits", "kvm01", "A40-48Q"): 0,
+        ("vm_owner_info", "kvm01", "vm01", 'team "a"'): 1,
     }
