@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from vgpumgr.core.report.listing import VgpuRow
     from vgpumgr.core.usage.usage_rows import UsageRow
     from vgpumgr.core.usage.usage_window import Window
-    from vgpumgr.names import Slot
+    from vgpumgr.names import PciAddress, Slot
 
 _JUDGED: Final = frozenset({"bound", "in_use", "made"})
 """The states in which a vGPU is there as its VM's claim says. A lazy one takes nothing while its VM is off."""
@@ -65,19 +65,23 @@ class Advisor:
 
     def _of_vgpu(self, row: VgpuRow) -> Advice | str | None:
         """The advice about a vGPU; a text: why nothing can be said."""
-        domain = self.room.view.domain(row.vm_uuid) if row.vm_uuid is not None else None
-        gpu = next((one for one in self.room.view.snapshot.gpus if one.pci == row.gpu), None)
+        view, slot = self.room.view, row.slot
+        domain = view.domain(row.vm_uuid) if row.vm_uuid is not None else None
+        gpu = next((one for one in view.snapshot.gpus if one.pci == row.gpu), None)
         kind = gpu.type_of(row.type_id) if gpu is not None else None
-        if domain is None or gpu is None or kind is None or row.slot is None:
+        if domain is None or gpu is None or kind is None or slot is None:
             return None
-        there = [one for one in self.used if one.gpu == row.gpu]
-        use = next((one for one in there if (one.vm, one.slot) == (row.vm, row.slot)), None)
+        use = next((one for one in self.used if (one.gpu, one.vm, one.slot) == (row.gpu, row.vm, slot)), None)
         if use is None:
             return "there is no sample of it"
-        crowd = sum((one.engines["sm"].mean or 0.0) * one.engines["sm"].coverage for one in there)
-        held = Held(row=row, gpu=gpu, type=kind, runs=domain.active, use=use, crowd=crowd)
+        held = Held(row=row, gpu=gpu, type=kind, runs=domain.active, use=use, crowd=self._crowd(gpu.pci))
         verdict = judge(held, self.window)
-        return self._advice(held, domain, row.slot, verdict) if isinstance(verdict, Verdict) else verdict
+        return self._advice(held, domain, slot, verdict) if isinstance(verdict, Verdict) else verdict
+
+    def _crowd(self, gpu: PciAddress) -> float:
+        """The mean SM use in percent of all vGPUs on a GPU together."""
+        of_gpu = (one.engines["sm"] for one in self.used if one.gpu == gpu)
+        return sum((sm.mean or 0.0) * sm.coverage for sm in of_gpu)
 
     def _advice(self, held: Held, domain: Domain, slot: Slot, verdict: Verdict) -> Advice | str:
         """The advice that a verdict leads to; a text: why it is none. A larger type may have to wait for room."""

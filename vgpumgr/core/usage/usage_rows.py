@@ -187,8 +187,13 @@ def _row(key: VgpuKey, series: Series, now: Sequence[VgpuReading], host: LatestH
         last_us=total.last_us or None,
         off_since=off.since if off is not None and state == OFF else None,
         off=0.0 if off is None else off.part(window.since_us / 1e6, window.until_us / 1e6),
-        ever_measured=host is None or key in host.counters or total.samples > 0,
+        ever_measured=_is_measured(key, host) or total.samples > 0,
     )
+
+
+def _is_measured(key: VgpuKey, host: LatestHost | None) -> bool:
+    """Whether anything was ever measured of it; True if that is unknown."""
+    return host is None or key in host.counters
 
 
 def _engine(index: int, total: Tally, series: Series, window: Window) -> EngineUse:
