@@ -137,7 +137,7 @@ TOP = View(
 ADVICE = View(
     path=("advice",),
     names=("vm",),
-    gives_way=("gpu", "host"),
+    gives_way=("gpu", "host", "gain.fgpu", "slot", "type_name", "gain.type_name", "gain.more"),
     columns=(
         Column(key="kind", head="KIND", in_table=True),
         Column(key="vm", head="VM", in_table=True),
@@ -153,6 +153,7 @@ ADVICE = View(
         Column(key="why", head="WHY", is_prose=True),
         Column(key="first", head="FIRST", none=ABSENT, is_prose=True),
         Column(key="command", head="COMMAND", is_prose=True),
+        Column(key="vm_uuid", head="VM UUID"),
         Column(key="owner", head="OWNER", none=ABSENT),
         _percent("evidence.known_percent", "KNOWN"),
         _percent("evidence.peak_percent", "PEAK"),
