@@ -5,7 +5,9 @@ The shares are worked out by hand from the policies' formulae (docs/load.md), no
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 import pytest
@@ -26,6 +28,7 @@ pytestmark = pytest.mark.lab
 GPU = "0000:41:00.0"
 GIB = 1 << 30
 POINTS = 2.0
+DRIVER = "570.133.20"  # in the guests of vm01 and vm02
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +76,8 @@ def collected(request: pytest.FixtureRequest, fleet: Lab) -> tuple[str, Lab, Sit
         fleet.control(HOSTS[vm], "hold", vm=vm)
         wants = ["--sm", str(guest.sm), "--fb", str(guest.framebuffer)]
         vgpumgr(fleet, "lab", "load", vm, *wants, *(["--encoder", str(guest.encoder)] if guest.encoder else []))
+    vgpumgr(fleet, "lab", "guest", "vm01", "--driver", DRIVER, "--license", "licensed", "--expires-in", "12h")
+    vgpumgr(fleet, "lab", "guest", "vm02", "--driver", DRIVER, "--license", "unlicensed-restricted")
     loads.wait_for_tick()
     for file in fleet.dir.glob("samples.db*"):
         file.unlink()  # history only: each policy gets its own
@@ -87,8 +92,16 @@ def test_usage_and_both_exports_tell_what_each_vm_used(collected: tuple[str, Lab
     with site.serving("--listen", "127.0.0.1:0") as server:
         _, served, _ = server.ask()
     assert set(rows) == {*GUESTS, "vm04", "vm31"}
+    assert {vm: (row["guest_driver"], row["license"]) for vm, row in rows.items()} == {
+        "vm01": (DRIVER, "licensed"),
+        "vm02": (DRIVER, "unlicensed-restricted"),
+        **dict.fromkeys(("vm03", "vm04", "vm31"), (None, None)),
+    }
+    left_s = datetime.fromisoformat(rows["vm01"]["license_expires"]).timestamp() - time.time()
+    assert left_s == pytest.approx(12 * 3600, abs=600)
     for source in (page.encode(), served):
         series = {(line.name, line.labels.get("vm")): line.value for line in reading.parse(source)}
+        assert [series.get(("vgpumgr_vgpu_licensed", vm)) for vm in GUESTS] == [1, 0, None]
         for vm, guest in {**GUESTS, "vm31": BIG}.items():
             true_sm = SM[policy].get(vm, guest.sm)
             row = rows[vm]

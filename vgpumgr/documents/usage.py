@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from vgpumgr.core.advice.advice import Advice
     from vgpumgr.core.model.view import Finding
     from vgpumgr.core.usage.by_owner import OwnerUse
+    from vgpumgr.core.usage.guest import Guest
     from vgpumgr.core.usage.live import Row
     from vgpumgr.core.usage.readings import GpuReading, Round
     from vgpumgr.core.usage.usage_rows import UsageRow
@@ -62,6 +63,7 @@ def _load(row: Row) -> dict[str, object]:
         **common.pick(vgpu, "origin", "type_id", "uuid", "vf", "vm_uuid"),
         **common.pick(row.holder, holder_pid="pid"),
         "held_since": None if row.holder is None or row.holder.since_us is None else _utc_ms(row.holder.since_us / 1e6),
+        **_guest(vgpu.guest),
     }
 
 
@@ -157,7 +159,12 @@ def used(row: UsageRow) -> dict[str, object]:
         "last_at": None if row.last_us is None else _utc(row.last_us),
         "off_since": None if row.off_since is None else common.utc(row.off_since),
         **common.pick(row, "origin", "vm_uuid"),
+        **_guest(row.guest),
     }
+
+
+def _guest(guest: Guest | None) -> dict[str, object]:
+    return common.pick(guest, "license", "license_expires", guest_driver="driver")
 
 
 def owner(use: OwnerUse) -> dict[str, object]:

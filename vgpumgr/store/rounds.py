@@ -11,6 +11,7 @@ from fractions import Fraction
 from typing import Any
 
 from vgpumgr.core.model.snapshot import Unknown
+from vgpumgr.core.usage.guest import Guest
 from vgpumgr.core.usage.readings import (
     Cursor,
     GpuCursor,
@@ -98,13 +99,14 @@ def _reading(values: dict[str, Any]) -> HostReading:
 
 
 def _vgpu(values: dict[str, Any]) -> VgpuReading:
-    entitled, load = values["entitled"], values["load"]
+    entitled, load, guest = values["entitled"], values["load"], values.get("guest")
     return VgpuReading(
         **{
             **values,
             "entitled": None if entitled is None else Fraction(entitled),
             "instances": tuple(values["instances"]),
             "load": None if load is None else Load(**load),
+            "guest": None if guest is None else Guest(**guest),
         }
     )
 

@@ -15,6 +15,7 @@ from tests.lab.driver.migs import cut
 from tests.unit.host.fakehost import FakeHost
 from vgpumgr.host.protocol.gpu import VENDOR_VFIO
 from vgpumgr.lab.driver.boards import board
+from vgpumgr.lab.driver.model import GuestDriver
 from vgpumgr.lab.nvml.state import PATH_VARIABLE
 
 if TYPE_CHECKING:
@@ -45,6 +46,7 @@ def calls_on(host: Host, library: Path, folder: Path) -> dict[str, set[int]]:
         if host.gpu.framework == VENDOR_VFIO:
             host.driver.set_mixed(host.gpu.pci, mixed=True)  # places are asked for in that mode alone
         host.start_vm()
+        host.driver.set_guest(host.vm_uuid, GuestDriver(version="570.133.20", license=5, expires_s=None))
     host.clock_us += 2_000_000  # so that there are samples of it
     state = folder / "state"
     state.write_text(host.text)

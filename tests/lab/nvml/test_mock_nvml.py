@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from vgpumgr.lab.driver.model import GuestDriver
+
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
@@ -209,13 +211,17 @@ def test_the_vgpus_own_uuid_is_not_the_mdevs_and_stays(nvml: Nvml, host: Host) -
 def test_a_guest_with_driver_and_licence_shows_both(nvml: Nvml, make_host: Callable[[str], Host]) -> None:
     host = make_host("mdev-vf")
     host.start_vm()
-    text = host.text.replace("vm_name=vm01", "vm_name=vm01 guest_driver=570.133.20 licence=5 ecc=1")
+    host.driver.set_guest(host.vm_uuid, GuestDriver(version="570.133.20", license=5, expires_s=1_800_000_000))
+    text = host.text.replace("vm_name=vm01", "vm_name=vm01 ecc=1")
     code = (
         "[[nvmlVgpuInstanceGetVmDriverVersion(v), nvmlVgpuInstanceGetLicenseInfo_v2(v).isLicensed,"
         " nvmlVgpuInstanceGetLicenseInfo_v2(v).currentState, nvmlVgpuInstanceGetEccMode(v)]"
         " for v in nvmlDeviceGetActiveVgpus(gpus[0])][0]"
     )
     assert nvml.ask(text, code) == ["570.133.20", 1, 5, 1]
+    expiry = "nvmlVgpuInstanceGetLicenseInfo_v2(nvmlDeviceGetActiveVgpus(gpus[0])[0]).licenseExpiry"
+    parts = ", ".join(f"{expiry}.{name}" for name in ("year", "month", "day", "hour", "min", "sec", "status"))
+    assert nvml.ask(text, f"[{parts}]") == [2027, 1, 15, 8, 0, 0, 2]
 
 
 def test_memory_in_use_is_what_running_vgpus_have(nvml: Nvml, host: Host) -> None:

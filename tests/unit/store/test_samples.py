@@ -15,6 +15,7 @@ from vgpumgr.controller import collect
 from vgpumgr.controller.collect import Retention
 from vgpumgr.core.model.snapshot import Unknown
 from vgpumgr.core.usage import histogram, readings
+from vgpumgr.core.usage.guest import Guest
 from vgpumgr.core.usage.readings import Counters, VgpuKey
 from vgpumgr.core.usage.tally import BUCKET_US, FINE_US
 from vgpumgr.core.usage.usage_window import window
@@ -386,7 +387,7 @@ def test_the_form_of_a_stored_round_is_pinned() -> None:
     kept = {
         kind.__name__: " ".join(field.name for field in fields(kind))
         for kind in (
-            readings.Round, readings.HostReading, readings.GpuReading, readings.Holder, readings.VgpuReading, readings.Load,
+            readings.Round, readings.HostReading, readings.GpuReading, readings.Holder, readings.VgpuReading, readings.Load, Guest,
             readings.Measured, readings.Cursor, readings.GpuCursor, Unknown,
         )
     }  # fmt: skip
@@ -397,7 +398,8 @@ def test_the_form_of_a_stored_round_is_pinned() -> None:
         "temperature_c power_mw mode holders",
         "Holder": "instance pid command since_us",
         "VgpuReading": "vm vm_uuid slot uuid vf type_id type_name origin state entitled framebuffer_size_bytes "
-        "framebuffer_used_bytes instances at_us load",
+        "framebuffer_used_bytes instances at_us load guest",
+        "Guest": "driver license license_expires",
         "Load": "sm memory encoder decoder",
         "Measured": "gpu vgpu since_us until_us load",
         "Cursor": "boot gpus",

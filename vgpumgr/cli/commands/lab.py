@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from vgpumgr.cli.params import candidates
+from vgpumgr.cli.params.durations import Duration
 from vgpumgr.cli.params.options import settings_of
 from vgpumgr.cli.params.sizes import Bytes
 from vgpumgr.cli.rows import printing
 from vgpumgr.cli.rows.hosts import LAB
 from vgpumgr.cli.settings import FORMATS
+from vgpumgr.core.usage.guest import LICENSES
 from vgpumgr.errors import UsageError
 
 if TYPE_CHECKING:
@@ -202,6 +204,25 @@ def load(layout: Layout, vm: str, device: str | None, **wants: float | None) -> 
         parts += [f"{one['framebuffer'] / (1 << 30):.3g} GiB framebuffer"] if one["framebuffer"] else []
         outcome = f"gets {', '.join(parts)} ({one['policy']})" if parts else "is idle"
         click.echo(f"{vm} on {host}: {one['type']} {one['device']} {outcome}", err=True)
+
+
+@lab.command()
+@folder_option
+@click.argument("vm")
+@click.option("--driver", metavar="VERSION", help="This version of NVIDIA's driver runs: 570.133.20.  [default: none]")
+@click.option("--license", type=click.Choice([*LICENSES.values()]), help="The state of its licence.")
+@click.option("--expires-in", type=Duration(), help="The licence expires then unless it is renewed: 12h.")
+def guest(layout: Layout, vm: str, driver: str | None, license: str | None, expires_in: float | None) -> None:  # noqa: A002 -- the option's name
+    """Say which NVIDIA driver runs in the guest of a held VM, and with which licence: NVML on the host reports it.
+
+    It runs until the next `lab guest`, `lab stop`, or a reboot. A guest has none unless this is said.
+    """
+    if driver is None and (license, expires_in) != (None, None):
+        raise UsageError("a licence is the driver's", hint=f"vgpumgr lab guest {vm} --driver 570.133.20 …")
+    fields = {"driver": driver, "license": license, "expires_in": None if expires_in is None else str(expires_in)}
+    host, _ = _ask_of_vm(layout, vm, "guest", **{name: value for name, value in fields.items() if value is not None})
+    runs = "no NVIDIA driver" if driver is None else f"NVIDIA's driver {driver} ({license or 'uninitialized'})"
+    click.echo(f"{vm} on {host} runs {runs}", err=True)
 
 
 @lab.command()

@@ -36,6 +36,12 @@ def _bytes(key: str, head: str, *, in_table: bool = False) -> Column:
     return Column(key=key, head=head, in_table=in_table, read=cells.gib_of_bytes, is_number=True)
 
 
+_GUEST = (
+    Column(key="guest_driver", head="GUEST DRIVER"),
+    Column(key="license", head="LICENSE"),
+    Column(key="license_expires", head="LICENSE EXPIRES", read=cells.local),
+)
+
 USAGE = View(
     path=("vgpus",),
     names=("vm",),
@@ -69,6 +75,7 @@ USAGE = View(
         Column(key="off_since", head="OFF SINCE", read=_since, none=ABSENT),
         Column(key="origin", head="ORIGIN"),
         Column(key="vm_uuid", head="VM UUID"),
+        *_GUEST,
     ),
 )  # fmt: skip
 
@@ -131,6 +138,7 @@ TOP = View(
         Column(key="vm_uuid", head="VM UUID"),
         Column(key="holder_pid", head="HOLDER PID", is_number=True),
         Column(key="held_since", head="HELD SINCE", read=cells.local),
+        *_GUEST,
     ),
 )  # fmt: skip
 

@@ -43,7 +43,7 @@ _BUSY = "Seconds of full use of the GPU's {}: share times duration; each measure
 
 VGPU_INFO = _gauge(
     "vgpu_info",
-    (*VGPU, "type_name", "type_id", "vgpu_uuid", "vm_uuid", "vf", "origin"),
+    (*VGPU, "type_name", "type_id", "vgpu_uuid", "vm_uuid", "vf", "origin", "guest_driver"),
     "1",
     "A vGPU and its constant properties; always 1, for joins",
     MAY_CHANGE,
@@ -68,6 +68,15 @@ VGPU_ENTITLED = _gauge(
 )
 VGPU_FRAMEBUFFER_USED = _gauge("vgpu_framebuffer_used_bytes", VGPU, "bytes", "Framebuffer in use by the VM")
 VGPU_FRAMEBUFFER_SIZE = _gauge("vgpu_framebuffer_size_bytes", VGPU, "bytes", "Framebuffer of the vGPU's type")
+VGPU_LICENSED = _gauge(
+    "vgpu_licensed", VGPU, "1", "Whether the driver in the VM has its licence: 1 or 0; absent if unknown"
+)
+VGPU_LICENSE_EXPIRY = _gauge(
+    "vgpu_license_expiry_timestamp_seconds",
+    VGPU,
+    "seconds",
+    "When the VM's licence expires unless it is renewed, since the epoch; absent if it does not, or that is unknown",
+)
 VGPU_SAMPLE = _gauge(
     "vgpu_sample_timestamp_seconds", VGPU, "seconds", "The driver's time of the vGPU's last sample, since the epoch"
 )
@@ -154,7 +163,8 @@ BUILD_INFO = _gauge("build_info", ("version", "python"), "1", "The exporting pro
 METRICS: tuple[Metric, ...] = (
     *(VGPU_INFO, VGPU_RUNNING, VGPU_SM, VGPU_MEMORY, VGPU_ENCODER, VGPU_DECODER),
     *(VGPU_SM_BUSY, VGPU_MEMORY_BUSY, VGPU_ENCODER_BUSY, VGPU_DECODER_BUSY, VGPU_OBSERVED),
-    *(VGPU_ENTITLED, VGPU_FRAMEBUFFER_USED, VGPU_FRAMEBUFFER_SIZE, VGPU_SAMPLE),
+    *(VGPU_ENTITLED, VGPU_FRAMEBUFFER_USED, VGPU_FRAMEBUFFER_SIZE, VGPU_LICENSED),
+    *(VGPU_LICENSE_EXPIRY, VGPU_SAMPLE),
     *(GPU_INFO, GPU_SM, GPU_MEMORY, GPU_FRAMEBUFFER_USED, GPU_FRAMEBUFFER_SIZE, GPU_VGPUS, GPU_RUNNING),
     *(HOST_UP, HOST_DURATION, HOST_SAMPLE, COLLECT_ERRORS, COLLECT_LAST),
     *(RUN_LAST, RUN_DURATION, RUN_EXIT, HOST_PLAN, HOST_PLANNED),

@@ -9,9 +9,11 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from dataclasses import dataclass
+from datetime import datetime
 from typing import TYPE_CHECKING, NamedTuple
 
 from vgpumgr.core.usage import metric_table as table
+from vgpumgr.core.usage.guest import LICENSED
 from vgpumgr.core.usage.readings import OFF, RUNNING, key_of
 from vgpumgr.core.usage.runs import NO_RUNS
 
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from fractions import Fraction
 
+    from vgpumgr.core.usage.guest import Guest
     from vgpumgr.core.usage.metric_table import Metric
     from vgpumgr.core.usage.readings import Counters, HostReading, LatestHost, Load, VgpuKey, VgpuReading
     from vgpumgr.core.usage.runs import LastRuns
@@ -184,7 +187,8 @@ def _of_vgpu(labels: tuple[str, ...], members: Sequence[_Member], counters: Coun
     # A vGPU whose VM is off uses nothing and is left out of the sums; if all are off, nothing is reported.
     awake = [member for member in members if member.vgpu.state != OFF]
     constants = [
-        (vgpu.type_name, _number(vgpu.type_id), vgpu.uuid, vgpu.vm_uuid, vgpu.vf, vgpu.origin) for vgpu in vgpus
+        (vgpu.type_name, _number(vgpu.type_id), vgpu.uuid, vgpu.vm_uuid, vgpu.vf, vgpu.origin, _driver(vgpu))
+        for vgpu in vgpus
     ]
     yield _Row(table.VGPU_INFO, (*labels, *map(_common, zip(*constants, strict=True))), 1)
     yield _Row(table.VGPU_RUNNING, labels, _runs(vgpus))
@@ -194,8 +198,23 @@ def _of_vgpu(labels: tuple[str, ...], members: Sequence[_Member], counters: Coun
     yield _Row(table.VGPU_ENTITLED, labels, None if entitled is None else min(float(entitled), 1.0))
     yield _Row(table.VGPU_FRAMEBUFFER_USED, labels, _sum(member.vgpu.framebuffer_used_bytes for member in awake))
     yield _Row(table.VGPU_FRAMEBUFFER_SIZE, labels, _sum(vgpu.framebuffer_size_bytes for vgpu in vgpus))
+    yield from _of_guests(labels, [member.vgpu.guest for member in awake])
     newest = max((vgpu.at_us for vgpu in vgpus if vgpu.at_us is not None), default=None)
     yield _Row(table.VGPU_SAMPLE, labels, None if newest is None else newest / _US)
+
+
+def _of_guests(labels: tuple[str, ...], guests: Sequence[Guest | None]) -> Iterator[_Row]:
+    """Whether all have their licence, and when the first of them expires."""
+    licenses = {None if guest is None else guest.license for guest in guests}
+    licensed = None if licenses <= {None} else int(licenses == {LICENSED})
+    yield _Row(table.VGPU_LICENSED, labels, licensed)
+    times = [guest.license_expires for guest in guests if guest is not None and guest.license_expires is not None]
+    expires = min((datetime.fromisoformat(time).timestamp() for time in times), default=None)
+    yield _Row(table.VGPU_LICENSE_EXPIRY, labels, expires)
+
+
+def _driver(vgpu: VgpuReading) -> str | None:
+    return None if vgpu.guest is None else vgpu.guest.driver
 
 
 def _of_engines(labels: tuple[str, ...], awake: Sequence[_Member], counters: Counters | None) -> Iterator[_Row]:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from vgpumgr.core.driver.modes import Mode
     from vgpumgr.core.model.snapshot import Unknown, VgpuType
     from vgpumgr.core.model.vgpu import Whose
+    from vgpumgr.core.usage.guest import Guest
     from vgpumgr.errors import VgpumgrError
     from vgpumgr.names import GpuUuid, HostName, MdevUuid, PciAddress, Slot, VmUuid
 
@@ -56,6 +57,7 @@ class VgpuReading:
     vGPUs of one VM that look alike. `uuid`: the mdev's; `vf`: the VF's address. `instances`: NVML's handles, new with
     each start. `state`: running, off, or unknown if NVML does not report it. `entitled`: the share of the GPU that type
     and scheduler policy promise. `load`: the mean from the requested time until `at_us`.
+    `guest`: None if nothing is known of the driver in the VM.
     """
 
     vm: str | None
@@ -73,6 +75,7 @@ class VgpuReading:
     instances: tuple[int, ...] = ()
     at_us: int | None = None
     load: Load | None = None
+    guest: Guest | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

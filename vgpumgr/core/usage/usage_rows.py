@@ -15,6 +15,7 @@ from vgpumgr.wording import Own, say
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+    from vgpumgr.core.usage.guest import Guest
     from vgpumgr.core.usage.readings import LatestHost, VgpuKey, VgpuReading
     from vgpumgr.core.usage.tally import Tally
     from vgpumgr.core.usage.usage_window import Window
@@ -49,8 +50,8 @@ class UsageRow:
     to 1. `used_of_share`: SM use relative to that share, 1 is all of it. `coverage`: the part of the window that was
     measured, 0 to 1. `off_since`: when its VM was first seen off, by the controller's clock, None if it is not off.
     `off`: the part of the window for which it was off, as far as known. `ever_measured`: whether anything was measured
-    of it since the store began. Framebuffer in bytes: now, the maximum, the size, the part never used, and the maxima
-    by cell.
+    of it since the store began. `guest`: as of its host's last round. Framebuffer in bytes: now, the maximum, the size,
+    the part never used, and the maxima by cell.
     """
 
     vm: str | None
@@ -75,6 +76,7 @@ class UsageRow:
     off_since: float | None = None
     off: float = 0.0
     ever_measured: bool = True
+    guest: Guest | None = None
 
 
 def rows(series: Iterable[Series], latest: Iterable[LatestHost], window: Window) -> tuple[UsageRow, ...]:
@@ -187,8 +189,15 @@ def _row(key: VgpuKey, series: Series, now: Sequence[VgpuReading], host: LatestH
         last_us=total.last_us or None,
         off_since=off.since if off is not None and state == OFF else None,
         off=0.0 if off is None else off.part(window.since_us / 1e6, window.until_us / 1e6),
+        guest=_guest(now),
         ever_measured=_is_measured(key, host) or total.samples > 0,
     )
+
+
+def _guest(now: Sequence[VgpuReading]) -> Guest | None:
+    """What all of them say of their guest; None if they differ."""
+    guests = {vgpu.guest for vgpu in now}
+    return guests.pop() if len(guests) == 1 else None
 
 
 def _is_measured(key: VgpuKey, host: LatestHost | None) -> bool:

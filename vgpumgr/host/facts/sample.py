@@ -22,6 +22,7 @@ from . import mdev, pci
 from .boot import boot_id
 from .facts import read_driver_version
 from .gpu import count_vgpus, find_framework, left_alone
+from .guest import read_guest
 from .running import mdev_uuid, running_vgpus, text_of, type_fact, vm_uuid_of
 from .scheduler import GRAPHICS, NvmlFailed, ask, opened, read_scheduler
 from .size_mode import read_mode
@@ -239,6 +240,7 @@ class _Gpu:
                 nvml, what + "framebuffer_used_bytes", "nvmlVgpuInstanceGetFbUsage", instance
             ),
             "holder": None,
+            "guest": read_guest(nvml, instance),
             **used,
         }
 

@@ -30,6 +30,16 @@ class UsedFact(TypedDict):
     decoder: Optional[int]
 
 
+class GuestFact(TypedDict):
+    """NVML's answers about the driver in a guest: its version as it says it, its licence's state by NVML's number,
+    and when that expires (RFC 3339, UTC); each null if unknown, or if there is none.
+    """
+
+    driver: Optional[str]
+    license: Optional[int]
+    license_expires: Optional[str]
+
+
 class VgpuSampleFact(UsedFact):
     """A running vGPU: its VM (as in ActiveFact; also the VF's index), its memory now, and its use (UsedFact).
 
@@ -45,6 +55,7 @@ class VgpuSampleFact(UsedFact):
     type_id: Optional[int]
     framebuffer_used_bytes: Optional[int]
     holder: Optional[HolderFact]
+    guest: GuestFact
 
 
 class GpuSampleFact(TypedDict):

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from vgpumgr.core.model.snapshot import MDEV_PF, VENDOR_VFIO
 from vgpumgr.lab.driver import admission, answers, instances, meter, mig, places, scheduler, vms
-from vgpumgr.lab.driver.addresses import vf_pci
+from vgpumgr.lab.driver.addresses import key_of, vf_pci
 from vgpumgr.lab.driver.errors import os_error
 from vgpumgr.lab.driver.model import Vgpu
 from vgpumgr.lab.driver.upgrade import SAME, install
@@ -25,7 +25,7 @@ from vgpumgr.lab.driver.upgrade import SAME, install
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator
 
-    from vgpumgr.lab.driver.model import Gpu, HostState, ModuleOptions, TypeSpec, Use
+    from vgpumgr.lab.driver.model import Gpu, GuestDriver, HostState, ModuleOptions, TypeSpec, Use
     from vgpumgr.lab.driver.upgrade import Upgrade
 
 CREATE_EIO = "create-eio"  # every create and every type write fails with EIO
@@ -331,6 +331,20 @@ class Driver:
                 raise os_error(errno.ENOENT)
             pair[1].wants, pair[1].framebuffer_used = wants, framebuffer_used
             self._note()
+
+    def set_guest(self, vm_uuid: str, guest: GuestDriver | None) -> tuple[str, ...]:
+        """Set the driver in the VM's guest (None: it has none), which all its running vGPUs then show. Their keys."""
+        with self._changed:
+            running = {
+                key_of(gpu, vgpu): vgpu
+                for gpu in self._state.gpus
+                for vgpu in gpu.vgpus
+                if vgpu.runs and vgpu.holder_uuid == vm_uuid
+            }
+            for vgpu in running.values():
+                vgpu.guest = guest
+            self._note()
+            return tuple(running)
 
     def release(self, vm_uuid: str, *, plugin_stays: bool = False) -> tuple[str, ...]:
         """The VM closes all vGPUs that it holds, and waiting removals go on. Returns their keys."""

@@ -158,6 +158,15 @@ class Stretch:
     use: Use
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GuestDriver:
+    """The NVIDIA driver in a guest. `license`: NVML_GRID_LICENSE_STATE_*; `expires_s`: since the epoch, None: never."""
+
+    version: str
+    license: int
+    expires_s: int | None
+
+
 @dataclass(slots=True, kw_only=True)
 class Vgpu:
     """A vGPU that exists. `uuid` is None on vendor-vfio; `instance` is NVML's handle; `group` the IOMMU group number;
@@ -169,8 +178,9 @@ class Vgpu:
     `exiting`, its QEMU killed and still closing it. `plugin` is set while the vGPU's plugin, a process of
     nvidia-vgpu-mgr, has its character device open: while the VM runs, and then until the plugin ends.
     `leaving` is set while a removal waits for holder or plugin: the vGPU is off the bus, but its place is not free.
-    `wants` and `framebuffer_used` (bytes) are its guest's load, `had` what the GPU recently gave it, oldest first; all
-    three are empty while no VM runs on it. `gpu_instance` is the id of the GPU instance that it lives in, in MIG mode.
+    `wants` and `framebuffer_used` (bytes) are its guest's load, `had` what the GPU recently gave it, oldest first, and
+    `guest` the driver in its guest; all four are empty while no VM runs on it. `gpu_instance` is the id of the GPU
+    instance that it lives in, in MIG mode.
     """
 
     type: TypeSpec
@@ -191,6 +201,7 @@ class Vgpu:
     wants: Use = field(default_factory=Use)
     framebuffer_used: int = 0
     had: list[Stretch] = field(default_factory=list)
+    guest: GuestDriver | None = None
 
     @property
     def runs(self) -> bool:

@@ -70,5 +70,5 @@ def _exit(state: HostState, vm_uuid: str, *, plugin_stays: bool) -> Iterator[tup
 
 def end_work(vgpu: Vgpu) -> None:
     """The vGPU's guest stops working, and NVML forgets its use."""
-    vgpu.wants, vgpu.framebuffer_used = Use(), 0
+    vgpu.wants, vgpu.framebuffer_used, vgpu.guest = Use(), 0, None
     vgpu.had.clear()

@@ -13,6 +13,8 @@ hold      vm, and optional unseen   {"pid": n or null, "devices": […], "nodes"
 load      vm, and optional device,  {"loads": [LoadRecord of each selected vGPU]}; fields not given are 0
           sm, memory, encoder,
           decoder, framebuffer
+guest     vm, and optional driver,  {"devices": […]}: the vGPUs that show this driver; without one it is taken away
+          license, expires_in (s)
 release   vm                        {"ended": bool}
 fault     name                      {}
 reload                              {}          the nvidia modules were reloaded: no vGPU exists, and none is lost

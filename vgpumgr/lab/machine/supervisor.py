@@ -30,6 +30,7 @@ from vgpumgr.lab.driver.upgrade import read_upgrade
 from vgpumgr.lab.machine import (
     capabilities,
     fabric_manager,
+    guests,
     holder,
     libvirtd,
     lingering,
@@ -173,6 +174,9 @@ class Supervisor:
             case "load":
                 guest = self._guest(str(request["vm"]))
                 return {"loads": loads.put(self._driver, guest, request)}
+            case "guest":
+                guest = self._guest(str(request["vm"]))
+                return {"devices": guests.put(self._driver, guest, request)}
             case "release":
                 return self._release(str(request["vm"]))
             case "fault":

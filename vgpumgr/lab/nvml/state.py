@@ -296,6 +296,9 @@ def _vgpu_line(index: int, gpu: Gpu, vgpu: Vgpu, *, boot_id: str, listed: bool) 
         fb_used=vgpu.framebuffer_used,
         vm_uuid=vgpu.holder_uuid if vgpu.runs else str(own) if listed else None,
         vm_name=vgpu.holder_name if vgpu.runs else None,
+        guest_driver=vgpu.guest.version if vgpu.guest else None,
+        licence=vgpu.guest.license if vgpu.guest else None,
+        licence_expiry=vgpu.guest.expires_s if vgpu.guest else None,
     )
 
 

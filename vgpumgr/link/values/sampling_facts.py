@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from vgpumgr.core.model.snapshot import Unknown
 from vgpumgr.core.model.vgpu import FOREIGN, OURS, LedgerEntry, Mdev, Vf, Whose
+from vgpumgr.core.usage import guest
 from vgpumgr.core.usage.readings import (
     OFF,
     RUNNING,
@@ -24,7 +25,7 @@ from vgpumgr.core.usage.readings import (
     VgpuReading,
     entitled_share,
 )
-from vgpumgr.host.protocol.sample import GpuSampleFact, HolderFact, SampleReport, VgpuSampleFact
+from vgpumgr.host.protocol.sample import GpuSampleFact, GuestFact, HolderFact, SampleReport, VgpuSampleFact
 from vgpumgr.link.values.by_name import declare, maybe, of_key, rows
 from vgpumgr.link.values.snapshot_facts import parse_entry, parse_type, parse_unknown
 from vgpumgr.names import PciAddress
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from vgpumgr.core.model.snapshot import VgpuType
+    from vgpumgr.core.usage.guest import Guest
     from vgpumgr.names import HostName, MdevUuid, Slot, VmUuid
 
 Number = TypeVar("Number", int, Fraction)
@@ -64,6 +66,7 @@ class _Instance:
     framebuffer_used_bytes: int | None
     at_us: int | None
     load: Load | None
+    guest: Guest | None
 
     @property
     def is_unplaced(self) -> bool:
@@ -128,6 +131,10 @@ def _instance(row: VgpuSampleFact, now_us: int) -> _Instance:
     return _parse_instance(row, at_us=at_us, load=None if at_us is None else _parse_load(row))
 
 
+def _guest(row: GuestFact) -> Guest | None:
+    return guest.parse(row["driver"], row["license"], row["license_expires"])
+
+
 def _reported(number: int | None) -> int | None:
     """A number from NVML; None if it is one of the numbers by which NVML says "not available"."""
     return None if number is None or number < 0 or number in _NOT_AVAILABLE else number
@@ -148,6 +155,7 @@ _parse_instance = declare(
     VgpuSampleFact, _Instance, "at_us", "load",
     number="instance",
     vm_name=lambda row: maybe(row["vm_name"], lambda name: name[:_LONGEST_NAME]),
+    guest=lambda row: _guest(row["guest"]),
     **_each(_reported, "framebuffer_used_bytes"),
 )  # fmt: skip
 _parse_holder = declare(HolderFact, Holder, "instance")
@@ -263,6 +271,7 @@ def _running(
         instances=(instance.number,),
         at_us=instance.at_us,
         load=instance.load,
+        guest=instance.guest,
     )
 
 
@@ -315,7 +324,13 @@ def _sum(rows: Sequence[VgpuReading]) -> VgpuReading:
         instances=tuple(number for row in rows for number in row.instances),
         at_us=max((row.at_us for row in rows if row.at_us is not None), default=None),
         load=_sum_loads(loads) if len(loads) == len(rows) else None,
+        guest=_same_guest(rows),
     )
+
+
+def _same_guest(rows: Sequence[VgpuReading]) -> Guest | None:
+    guests = {row.guest for row in rows}
+    return guests.pop() if len(guests) == 1 else None
 
 
 def _sum_loads(loads: Sequence[Load]) -> Load:

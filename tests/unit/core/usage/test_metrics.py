@@ -16,6 +16,7 @@ from tests.unit.metrics import made_up, reading
 from tests.unit.metrics.made_up import GIB, GPU, NOW
 from tests.unit.metrics.reading import value
 from vgpumgr.core.usage import metric_table, metrics
+from vgpumgr.core.usage.guest import Guest
 from vgpumgr.core.usage.readings import OFF, RUNNING, UNKNOWN, Counters, LatestHost, VgpuKey
 from vgpumgr.core.usage.runs import LastRun, LastRuns, PlannedHost
 from vgpumgr.metrics import page
@@ -94,6 +95,25 @@ def test_a_running_vgpu_tells_its_use_as_shares_of_the_whole_gpu() -> None:
     assert value(found, "gpu_info", host="kvm01", gpu=GPU, driver_version="570.1", policy="best-effort") == 1
     assert value(found, "host_sample_duration_seconds", host="kvm01") == 0.25
     assert value(found, "collect_last_timestamp_seconds") == NOW
+
+
+@pytest.mark.parametrize(
+    ("guests", "licensed", "expires"),
+    [
+        ([Guest(driver="570.1", license="licensed", license_expires="2027-01-15T08:00:00Z")], 1, 1_800_000_000),
+        ([Guest(driver="570.1", license="licensed"), Guest(driver="570.1", license="unlicensed-restricted")], 0, None),
+        ([Guest(driver="570.1")], None, None),
+        ([None], None, None),
+    ],
+)
+def test_a_vm_has_its_licence_if_all_of_its_vgpus_say_so(
+    guests: list[Guest | None], licensed: int | None, expires: float | None
+) -> None:
+    vgpus = [replace(made_up.vgpu(1), guest=guest) for guest in guests]
+    found = lines(made_up.latest(made_up.one_round(made_up.gpu(*vgpus))))
+    assert value(found, "vgpu_licensed", vm="vm01") == licensed
+    assert value(found, "vgpu_license_expiry_timestamp_seconds", vm="vm01") == expires
+    assert value(found, "vgpu_info", vm="vm01", guest_driver="570.1" if guests[0] else "") == 1
 
 
 def test_an_engine_that_measured_nothing_is_0_and_one_that_the_driver_does_not_tell_of_is_absent() -> None:

@@ -21,6 +21,7 @@ from vgpumgr.link.values import sampling_facts
 from vgpumgr.names import HostName
 
 HOST = HostName("kvm01")
+GUEST = {"driver": "570.133.20", "license": 5, "license_expires": "2027-01-15T08:00:00Z"}
 VM2 = "6a1f0000-0000-4000-8000-000000000002"
 SECOND = 1_000_000
 
@@ -41,6 +42,7 @@ def instance(number: int, **other: Any) -> dict[str, Any]:
         "encoder": 0,
         "decoder": 1,
         "holder": {"pid": 41, "command": "qemu-kvm", "since_us": 7},
+        "guest": GUEST,
     }
     return row | other
 

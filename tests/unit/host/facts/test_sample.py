@@ -98,8 +98,25 @@ def test_a_running_vgpu_is_told_with_its_vm_its_use_and_all_of_its_framebuffer(t
             "encoder": 3,
             "decoder": 1,
             "holder": {"pid": 41, "command": "qemu", "since_us": None},
+            "guest": {"driver": None, "license": None, "license_expires": None},
         }
     ]
+
+
+@pytest.mark.parametrize(("status", "expires"), [(2, "2027-01-05T08:09:03Z"), (0, None), (4, None)])
+def test_the_driver_in_a_guest_and_its_licence_are_what_nvml_knows_of_them(
+    tmp_path: Path, status: int, expires: str | None
+) -> None:
+    info = pynvml.c_nvmlVgpuLicenseInfo_t()
+    info.currentState, info.licenseExpiry.status = 5, status
+    for name, value in {"year": 2027, "month": 1, "day": 5, "hour": 8, "min": 9, "sec": 3}.items():
+        setattr(info.licenseExpiry, name, value)
+    nvml = Meter()
+    nvml.answers["nvmlVgpuInstanceGetVmDriverVersion"] = lambda instance: b"570.133.20"
+    nvml.answers["nvmlVgpuInstanceGetLicenseInfo_v2"] = lambda instance: info
+    told = sample(two_gpus(tmp_path), nvml)
+    [row] = told["gpus"][0]["vgpus"]
+    assert row["guest"] == {"driver": "570.133.20", "license": 5, "license_expires": expires}
 
 
 def test_the_holder_is_the_vms_own_process_with_its_start_and_never_the_drivers_plugin(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from vgpumgr import names
 from vgpumgr.core.driver import mig as driver_mig
 from vgpumgr.core.driver import modes, modprobe, profiles, scheduler
 from vgpumgr.core.model import domain_dumps, functions, mig, reservation, snapshot, vgpu
-from vgpumgr.core.usage import readings
+from vgpumgr.core.usage import guest, readings
 from vgpumgr.link.values import by_name, libvirt_facts, sampling_facts, snapshot_facts
 from vgpumgr.link.values.by_name import declare, render
 
@@ -32,6 +32,7 @@ MODULES = (
     reservation,
     snapshot,
     vgpu,
+    guest,
     readings,
 )
 

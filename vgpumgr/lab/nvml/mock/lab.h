@@ -128,6 +128,7 @@ struct lab_vgpu {
     long long gpu_instance; /* the id of its GPU instance */
     const char *guest_driver; /* NULL while no NVIDIA driver runs in the guest */
     long long licence;        /* NVML_GRID_LICENSE_STATE_* */
+    long long licence_expiry; /* s since the epoch */
     long long fb_used; /* bytes */
     long long ecc;
 };

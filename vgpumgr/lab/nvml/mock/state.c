@@ -83,7 +83,7 @@ static const struct field vgpu_fields[] = {
     TEXT_OF(lab_vgpu, uuid),          TEXT_OF(lab_vgpu, mdev),         TEXT_OF(lab_vgpu, vm_uuid),
     TEXT_OF(lab_vgpu, vm_name),       TEXT_OF(lab_vgpu, guest_driver), NUMBER_OF(lab_vgpu, licence),
     NUMBER_OF(lab_vgpu, fb_used),     NUMBER_OF(lab_vgpu, ecc),        NUMBER_OF(lab_vgpu, placement),
-    NUMBER_OF(lab_vgpu, gpu_instance),
+    NUMBER_OF(lab_vgpu, gpu_instance), NUMBER_OF(lab_vgpu, licence_expiry),
     END_OF_FIELDS,
 };
 

@@ -2,6 +2,7 @@
 #include "lab.h"
 
 #include <string.h>
+#include <time.h>
 
 #define FIRST_PER_INSTANCE 575
 #define NO_GUEST_PCI "00000000:00:00.0" /* what NVML says while no NVIDIA driver runs in the guest */
@@ -150,6 +151,21 @@ static nvmlReturn_t put_frame_rate_limit(const struct lab_type *type, unsigned i
 VGPU_CALL(nvmlVgpuInstanceGetFrameRateLimit, (nvmlVgpuInstance_t vgpuInstance, unsigned int *frameRateLimit),
           vgpuInstance, put_frame_rate_limit(lab_find_type(state, vgpu->type), frameRateLimit))
 
+static void put_expiry(time_t expiry, nvmlVgpuLicenseExpiry_t *to)
+{
+    struct tm utc;
+
+    if (gmtime_r(&expiry, &utc) == NULL)
+        return;
+    to->year = (unsigned int)utc.tm_year + 1900;
+    to->month = (unsigned short)(utc.tm_mon + 1);
+    to->day = (unsigned short)utc.tm_mday;
+    to->hour = (unsigned short)utc.tm_hour;
+    to->min = (unsigned short)utc.tm_min;
+    to->sec = (unsigned short)utc.tm_sec;
+    to->status = NVML_GRID_LICENSE_EXPIRY_VALID;
+}
+
 static nvmlReturn_t put_license(const struct lab_vgpu *vgpu, nvmlVgpuLicenseInfo_t *to)
 {
     if (to == NULL)
@@ -161,6 +177,8 @@ static nvmlReturn_t put_license(const struct lab_vgpu *vgpu, nvmlVgpuLicenseInfo
         vgpu->licence < 0 ? NVML_GRID_LICENSE_STATE_UNLICENSED_UNRESTRICTED : (unsigned int)vgpu->licence;
     to->isLicensed = to->currentState == NVML_GRID_LICENSE_STATE_LICENSED;
     to->licenseExpiry.status = NVML_GRID_LICENSE_EXPIRY_NOT_AVAILABLE;
+    if (vgpu->licence_expiry >= 0)
+        put_expiry((time_t)vgpu->licence_expiry, &to->licenseExpiry);
     return NVML_SUCCESS;
 }
 
