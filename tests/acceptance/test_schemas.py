@@ -119,7 +119,7 @@ WITHOUT = {
     "export prometheus",
     "export rules",
     "export dashboard",
-    *(f"lab {name}" for name in ("up", "down", "ssh", "reboot", "start", "hold", "load", "stop", "fault")),
+    *(f"lab {name}" for name in ("up", "down", "ssh", "reboot", "start", "hold", "load", "guest", "stop", "fault")),
     "host sudoers",
 }
 

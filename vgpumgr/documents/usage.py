@@ -164,7 +164,7 @@ def used(row: UsageRow) -> dict[str, object]:
 
 
 def _guest(guest: Guest | None) -> dict[str, object]:
-    return common.pick(guest, "license", "license_expires", guest_driver="driver")
+    return {**common.pick(guest, guest_driver="driver"), **common.pick(guest, "license", "license_expires")}
 
 
 def owner(use: OwnerUse) -> dict[str, object]:

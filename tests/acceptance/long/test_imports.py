@@ -137,6 +137,7 @@ TABLE_OF_COMMANDS = {
     "lab stop": case("lab stop vm02", set()),
     "lab hold": case("lab hold vm02", set()),
     "lab load": case("lab load vm02 --sm 5", set()),
+    "lab guest": case("lab guest vm02 --driver 570.133.20", set()),
     "lab fault": case("lab fault kvm02 clear", set()),
     "lab reboot": case("lab reboot kvm02", set()),
     "lab ssh": case("lab ssh kvm02 -- true", set()),  # the last one, as the process becomes ssh
