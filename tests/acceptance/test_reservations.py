@@ -48,7 +48,9 @@ def test_places_on_several_hosts_are_kept_until_they_are_taken_or_given_up(site:
     given_up = vgpumgr(site, "reserve", "cancel", "team-a", "--yes")
     assert given_up.out.endswith("team-a is given up: 5 places are free for others.\n")
     assert kept(site) == []
-    assert vgpumgr(site, "reserve", "cancel", "team-a").out == "there is no reservation team-a. Nothing to do.\n"
+    assert vgpumgr(site, "reserve", "cancel", "team-a").out == (
+        "there is no reservation team-a. Nothing to do; `vgpumgr reserve list` shows those that there are.\n"
+    )
 
 
 def test_the_list_also_shows_what_the_inventory_keeps_for_an_owner_and_does_not_have_yet(site: Near) -> None:
@@ -64,7 +66,9 @@ def test_the_list_also_shows_what_the_inventory_keeps_for_an_owner_and_does_not_
     )
     vgpumgr(site, "attach", "vm01", *WISH)
     assert listed() == [one]
-    assert vgpumgr(site, "reserve", "cancel", "team-b").out == "there is no reservation team-b. Nothing to do.\n"
+    assert vgpumgr(site, "reserve", "cancel", "team-b").out == (
+        "team-b is declared in the inventory (host_vars/kvm01.yml:1): it ends when it is taken out there.\n"
+    )
     vgpumgr(site, "reserve", *WISH, "--for", "team-b", "--on", "kvm01")
     assert [row[:3] for row in listed()] == [("kvm01", "team-b", False), one[:3]]
 
@@ -76,6 +80,11 @@ def test_repeated_it_changes_nothing_and_with_more_it_keeps_what_is_missing(site
     )
     vgpumgr(site, "reserve", *WISH, "--count", "3", "--for", "team-a")
     assert len(kept(site)) == 3
+    fewer = vgpumgr(site, "reserve", *WISH, "--count", "2", "--for", "team-a", code=5)
+    assert "error: the reservation team-a keeps 3 places, not 2\n" in fewer.err
+    longer = vgpumgr(site, "reserve", *WISH, "--count", "3", "--for", "team-a", "--ttl", "8d", code=5)
+    assert "error: the reservation team-a ends at another time than --ttl says\n" in longer.err
+    assert "then reserve again" in longer.err
     other = vgpumgr(site, "reserve", "--profile", "4Q", "--for", "team-a", code=5)
     assert "error: there is another reservation team-a on kvm01\n" in other.err
     vgpumgr(site, "reserve", *WISH, "--for", "team-b", "--name", "team-a", code=5)
@@ -133,13 +142,13 @@ def test_what_vgpumgr_leaves_keeps_no_reservation(site: Near) -> None:
     ("words", "told"),
     [
         (("reserve",), "nothing is asked for"),
+        (("reserve", "cancel"), "reserve cancel needs the name of a reservation\nhint: `vgpumgr reserve list` shows"),
         (("reserve", *WISH), "the reservation has no name"),
         (("reserve", *WISH, "--name", "Team A"), "not a name of a reservation: 'Team A'"),
         (("reserve", *WISH, "--for", "Team A"), "not a name of a reservation: 'Team A'"),
         (("reserve", *WISH, "--for", "a\tb", "--name", "a"), "not an owner's name: 'a\\tb'"),
         (("reserve", *WISH, "--name", "a", "--ttl", "400d"), "a reservation ends within a year"),
         (("reserve", "list", *WISH), "reserve list takes no wish"),
-        (("reserve", "cancel"), "reserve does not know 'cancel'"),
         (("reserve", "team-a"), "reserve does not know 'team-a'"),
         (("place", *WISH, "--hold", "1h", "--policy", "all"), "--hold and --policy all cannot be combined"),
         (("attach", "vm01", *WISH, "--reservation", "b"), "kvm01 has no reservation 'b'"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import defaultdict
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -38,13 +39,15 @@ if TYPE_CHECKING:
 class Changed:
     """The places that a command reserved or gave up, and how it ended. `fleet`: the hosts that it read.
 
-    `places`: the places that were found for a new reservation, in order.
+    `places`: the places that were found for a new reservation, in order. `declared`: the lines of the inventory that
+    declare the name, where it was to be given up.
     """
 
     rows: tuple[Reserved, ...]
     outcome: Outcome
     fleet: Fleet[HostName]
     places: tuple[Place, ...] = ()
+    declared: tuple[str, ...] = ()
 
 
 def reservations(context: Context, hosts: Sequence[str] = ()) -> Fleet[tuple[Reserved, ...]]:
@@ -82,14 +85,17 @@ def reserve(
     """Keep `count` places for the request, as `place` finds them, or none. Places that are already kept under its name
     stay, and count. `request.places` is not used.
 
-    Raises NoCapacity, UnknownProfile, ConflictingClaim if the name keeps something else, HostError, ApplyError.
+    Raises NoCapacity, UnknownProfile, ConflictingClaim if the name keeps something else, more places or for another
+    time, HostError, ApplyError.
     """
     fleet = report.look_for_room(context, hosts, lambda view: view)
     if not fleet.views and fleet.errors:
         raise fleet.errors[0][1]
     kept = [one for view in fleet.views for one in _kept(view, request)]
+    reserving.guard_same([one.reservation for one in kept], request, count, context.now())
     slots = {one.reservation.vgpu.slot for one in kept}
-    missing = [number for number in range(count) if reserving.slot_of(number) not in slots]
+    free = (number for number in itertools.count() if reserving.slot_of(number) not in slots)
+    missing = [*itertools.islice(free, count - len(kept))]
     found = _found(context, fleet, request, policy, len(missing))
     numbered = zip(missing, found, strict=True)
     plans = _reserve_each(context, request, numbered, consent, kept)
@@ -156,11 +162,17 @@ def _found(
 def cancel(context: Context, name: str, hosts: Sequence[str], consent: Consent[Planned[ReservationPlan]]) -> Changed:
     """Give up every place of a reservation on the hosts that answer. Raises HostError or ApplyError."""
     fleet = reservations(context, hosts)
-    rows = [one for rows in fleet.views for one in rows if one.reservation.name == name and not one.declared]
+    there = [one for rows in fleet.views for one in rows if one.reservation.name == name]
+    rows = [one for one in there if not one.declared]
     for host in dict.fromkeys(one.host for one in rows):
         task = CancelReservation(name=name)
         change_host(context, host, task, consent, ReservationPlan, asks=True, name=name)
     outcome = Outcome.UNCHANGED if not rows else Outcome.WOULD_CHANGE if consent.check else Outcome.DONE
     failed = {host for host, _ in fleet.errors}
     read = [one.name for one in context.inventory.chosen(hosts) if one.name not in failed]
-    return Changed(rows=tuple(rows), outcome=outcome, fleet=Fleet(views=tuple(read), errors=fleet.errors))
+    return Changed(
+        rows=tuple(rows),
+        outcome=outcome,
+        fleet=Fleet(views=tuple(read), errors=fleet.errors),
+        declared=tuple(dict.fromkeys(one.reservation.terms.by for one in there if one.declared)),
+    )

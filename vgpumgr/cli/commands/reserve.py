@@ -78,6 +78,9 @@ def reserve(
             return _list(settings, hosts)
         case ("cancel", which):
             return _cancel(settings, which, hosts)
+        case ("cancel",):
+            hint = "`vgpumgr reserve list` shows the names: vgpumgr reserve cancel NAME"
+            raise errors.UsageError("reserve cancel needs the name of a reservation", hint=hint)
         case _:
             raise errors.UsageError(f"reserve does not know {' '.join(what)!r}", hint=_FORM)
 

@@ -32,6 +32,9 @@ def given_up(name: str, changed: Changed) -> str:
     if changed.outcome is Outcome.WOULD_CHANGE:
         return _DRY
     if changed.outcome is Outcome.UNCHANGED:
-        return f"there is no reservation {name}. Nothing to do." if changed.fleet.views else ""
+        where = ", ".join(changed.declared)
+        of_hosts = f"there is no reservation {name}. Nothing to do; `{reserving.LIST}` shows those that there are."
+        of_inventory = f"{name} is declared in the inventory ({where}): it ends when it is taken out there."
+        return of_inventory if where else of_hosts if changed.fleet.views else ""
     count = len(changed.rows)
     return f"{name} is given up: {count} {'place is' if count == 1 else 'places are'} free for others."
