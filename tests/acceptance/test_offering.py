@@ -47,7 +47,10 @@ def test_a_profile_that_no_gpu_takes_is_named_and_an_unread_host_is_an_error(nea
         "1-5C: no GPU takes it as it is divided now"
         in vgpumgr(near_fleet, "capacity", "--catalogue", "8Q,1-5C", "--on", "kvm01").out
     )
+    unknown = vgpumgr(near_fleet, "capacity", "--catalogue", "8Q,1-5C,77Q", code=2)
+    assert "error: no GPU of these 2 hosts has a profile '77Q'" in unknown.err
     near_fleet.dead.add("kvm02")
+    vgpumgr(near_fleet, "capacity", "--catalogue", "77Q", code=4)
     assert [one["gpus"] for one in near.document(near_fleet, *SETS, code=4)["catalogues"]] == [2, 2]
 
 
