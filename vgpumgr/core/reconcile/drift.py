@@ -44,6 +44,7 @@ class Cause(StrEnum):
     MOVED = "its vGPU is now a different one"
     BY_HAND = "removed by hand: the host has not rebooted since it was made"
     NEVER = "declared, but never attached"
+    WAITED = "it waited for room"
     INSTANCES_ENDED = "never created, or lost when the host rebooted"
     MODE_ENDED = "never set, or lost when the host rebooted"
     UNDECLARED = "no longer in the inventory"
@@ -150,7 +151,7 @@ def _of_slot(view: HostView, domain: Domain, slot: Slot, wish: Wish, plan: Plan)
         yield "profile", new_claim.asked, served.asked, Cause.OTHER_WISH
         return
     if served is None:
-        yield ("claim" if claim is None else "profile", _asked(wish), *_claimed(claim, entries))
+        yield ("claim" if claim is None else "profile", _asked(wish), *_claimed(domain, slot, entries))
     else:
         yield from _of_claim(served, plan)
     for step in plan.steps:
@@ -264,12 +265,13 @@ def _to_be_freed(view: HostView, domain: Domain, claim: Claim, field: str, cause
     )
 
 
-def _claimed(claim: Claim | None, entries: tuple[LedgerEntry, ...]) -> tuple[str, Cause]:
+def _claimed(domain: Domain, slot: Slot, entries: tuple[LedgerEntry, ...]) -> tuple[str, Cause]:
+    claim, wait = domain.claim(slot), domain.wait(slot)
     if claim is not None:
         return _asked(claim.wish), Cause.OTHER_WISH
     if entries:
         return "none", Cause.REDEFINED
-    return "none", Cause.NEVER
+    return "none", Cause.WAITED if wait is not None and wait.origin == claims.ATTACH else Cause.NEVER
 
 
 def _asked(wish: Wish) -> str:

@@ -19,6 +19,7 @@ from vgpumgr.core import step as steps
 from vgpumgr.core.driver.profiles import ByOther
 from vgpumgr.core.model.claims import ATTACH, INVENTORY, ClaimDocument, Wait
 from vgpumgr.core.reconcile import host_plan, purging, requests, tasks, who_waits
+from vgpumgr.core.reconcile.drift import Cause
 from vgpumgr.core.slot import waits
 from vgpumgr.core.slot.request import Replace, SlotRequest
 from vgpumgr.names import DEFAULT_SLOT, Slot, VmName
@@ -78,6 +79,11 @@ def test_an_attach_that_may_wait_is_noted_once_and_served_by_the_first_reconcile
     view = builders.detached(view)
     made = plan(view)
     assert verbs(made) == ["put_claim", "create_vgpu", "attach_hostdev", "bind_claim", "drop_wait"]
+    assert [row.cause for row in unit(made, "vm02").drift] == [Cause.WAITED]
+    (declared,) = unit(
+        plan(waiting_in(view, "vm02", profile="8Q", at=RUN.at, origin=INVENTORY), vm02="8Q"), "vm02"
+    ).drift
+    assert declared.cause == Cause.NEVER
     assert builders.claim_of(simulate.apply(view, made.steps), "vm02").origin == ATTACH
 
 
