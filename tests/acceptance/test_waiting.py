@@ -48,7 +48,11 @@ def test_a_vm_waits_until_reconcile_finds_room_for_it(site: Near) -> None:
     served = vgpumgr(site, "reconcile")
     assert "    - waiting  vgpu0\n" in served.out
     assert [vgpu["vm"] for vgpu in document(site, "list")["vgpus"]] == ["vm02", "vm03"]
-    assert vgpumgr(site, "waiting").out == "no slot waits for room\n"
+    (record,) = document(site, "history", "--limit", "1")["runs"]
+    assert record["why"].endswith("; it waited for room")
+    for quietly in ((), ("-q",)):
+        assert vgpumgr(site, "waiting", *quietly).out == "no slot waits for room\n"
+        assert vgpumgr(site, "reconcile", "--restart-window", *quietly).out.startswith("no VM waits for a restart")
 
 
 def test_who_no_longer_wants_to_wait_says_detach(site: Near) -> None:

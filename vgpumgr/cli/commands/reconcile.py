@@ -177,7 +177,7 @@ def _restart_window(settings: Settings, pattern: tuple[str, ...], *, others: Map
         )
     fleet = report.waiting_for_restart(build_context(settings), pattern)
     document = documents.restarts(fleet, [row for rows in fleet.views for row in rows])
-    none = "no VM waits for a restart, or keeps anything waiting" if fleet.views and not settings.quiet else ""
+    none = "no VM waits for a restart, or keeps anything waiting" if fleet.views else ""
     printing.print_rows(settings, RESTARTS, document, none=none)
     return output.end(settings, fleet)
 

@@ -42,7 +42,7 @@ def waiting(settings: Settings, *, hosts: tuple[str, ...], on: str | None) -> in
     hosts = choosing.either(hosts, (on,) if on is not None else (), "--on")
     fleet = report.waiting_for_room(build_context(settings), hosts)
     found = [one for of_host in fleet.views for one in of_host]
-    none = "no slot waits for room" if fleet.views and not settings.quiet else ""
+    none = "no slot waits for room" if fleet.views else ""
     printing.print_rows(settings, WAITING, documents.waiting(fleet, found), none=none)
     for one in found if settings.for_people else ():
         output.echo()
