@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from vgpumgr.core.driver import known_types, modes
-from vgpumgr.core.fitting import counts
+from vgpumgr.core.fitting import counts, shapes
 from vgpumgr.errors import UnknownProfile, UsageError
 
 if TYPE_CHECKING:
@@ -83,14 +83,26 @@ def _gpu(catalogue: Catalogue, text: str) -> Empty:
     board, slash, word = text.rpartition("/")
     mode = next((one for one in modes.MODES if one == word.strip().lower()), None)
     if slash and mode is not None:
-        return Empty(board=known_types.board_of(catalogue, board.strip()), mode=mode)
+        return in_mode(catalogue, board.strip(), mode)
     try:
         return Empty(board=known_types.board_of(catalogue, text))
     except UnknownProfile:
         if board and board.strip() in catalogue.boards:
-            hint = f"the modes are {', '.join(modes.MODES)}"
-            raise UsageError(f"{word.strip()[:40]!r} is no mode of {board.strip()}", hint=hint) from None
+            raise _no_mode(catalogue, board.strip(), word.strip()) from None
         raise
+
+
+def in_mode(catalogue: Catalogue, board: str, mode: Mode | None) -> Empty:
+    """An empty GPU in a mode. Raises UnknownProfile for a board not listed, UsageError for a mode that it lacks."""
+    code = known_types.board_of(catalogue, board)
+    if mode is not None and mode not in shapes.modes_of(catalogue, code):
+        raise _no_mode(catalogue, code, mode)
+    return Empty(board=code, mode=mode)
+
+
+def _no_mode(catalogue: Catalogue, board: str, word: str) -> UsageError:
+    hint = f"a GPU of this board can be in {' or '.join(shapes.modes_of(catalogue, board))} mode"
+    return UsageError(f"{word[:40]!r} is no mode of {board}", hint=hint)
 
 
 def within(pool: Pool, what: str) -> Pool:

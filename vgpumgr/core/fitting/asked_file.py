@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from vgpumgr.core.driver import known_types, modes
-from vgpumgr.core.fitting.asked import MOST_GPUS, MOST_VGPUS, Empty, Pool, within
+from vgpumgr.core.driver import modes
+from vgpumgr.core.fitting.asked import MOST_GPUS, MOST_VGPUS, Empty, Pool, in_mode, within
 from vgpumgr.core.inventory import reading
 from vgpumgr.errors import UnknownProfile, UsageError
 
@@ -73,8 +73,8 @@ def _gpus(entry: Table, catalogue: Catalogue, report: Report) -> list[Empty]:
     if board is None or count is None or ("mode" in entry and mode is None):
         return []
     try:
-        return [Empty(board=known_types.board_of(catalogue, board), mode=mode)] * count
-    except UnknownProfile as error:
+        return [in_mode(catalogue, board, mode)] * count
+    except (UnknownProfile, UsageError) as error:
         report.problem(entry["board"].value.where, error.message, error.hint)
         return []
 

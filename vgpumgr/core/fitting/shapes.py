@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from vgpumgr.core.driver import geometry, mig, profiles
-from vgpumgr.core.driver.modes import EQUAL_SIZE, MIG, MIXED_SIZE
+from vgpumgr.core.driver.modes import EQUAL_SIZE, MIG, MIXED_SIZE, MODES
 from vgpumgr.core.placing import resolve
 
 if TYPE_CHECKING:
@@ -57,6 +57,13 @@ def of_request(catalogue: Catalogue, board: str, text: str) -> Shape | None:
         profile = profiles.parse_profile(text)
         row = next((row for row in rows if resolve.is_named(row.name, row.board, profile)), None)
     return None if row is None else _shape(catalogue, row, rows)
+
+
+def modes_of(catalogue: Catalogue, board: str) -> tuple[Mode, ...]:
+    """The modes in which a board takes any vGPU."""
+    rows = [row for row in catalogue.types if row.board == board]
+    found = {mode for row in rows if (shape := _shape(catalogue, row, rows)) for mode in shape.modes()}
+    return tuple(mode for mode in MODES if mode in found)
 
 
 def _series(row: CatalogueType) -> tuple[bool, str]:

@@ -63,6 +63,7 @@ def test_a_file_asks_the_same(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     [
         ("board: A40", "board: A4O", "asked.yml:1: no board 'A4O'"),
         ("mode: mixed-size", "mode: mixed", "asked.yml:1: mode must be equal-size, mixed-size or mig"),
+        ("mode: mixed-size", "mode: mig", "asked.yml:1: 'mig' is no mode of A40"),
         ("count: 3", "count: 0", "asked.yml:3: count must be a whole number from 1 to 1000"),
         ("count: 2}\n", "cont: 2}\n", "asked.yml:4: unknown key 'cont'"),
         ("{profile: 8Q, count: 3}", "8Q", "asked.yml:3: an entry of requests must be a mapping"),
