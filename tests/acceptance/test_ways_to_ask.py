@@ -268,7 +268,8 @@ def test_place_names_host_and_gpu_of_vms_that_do_not_exist_yet(near_fleet: Near)
     short = vgpumgr(near_fleet, "place", "--profile", "A40-24Q", "--count", "5", code=5)
     assert short.out.count("kvm01") == 4
     assert "error: 4 of 5 find a place (--profile A40-24Q, policy least-fragmentation)\n" in short.err
-    assert "hint: `vgpumgr explain` with the same wish says why for each GPU\n" in short.err
+    ways = [f"`vgpumgr {verb} --profile A40-24Q`" for verb in ("explain", "capacity")]
+    assert f"hint: {ways[0]} says why for each GPU, {ways[1]} how many fit\n" in short.err
     none = vgpumgr(near_fleet, "place", "--profile", "99Q", code=2)
     assert (none.out, "no GPU of these 2 hosts has a profile" in none.err) == ("", True)
     full = vgpumgr(near_fleet, "place", "--gpu-memory", "900G", code=5)
@@ -278,3 +279,16 @@ def test_place_names_host_and_gpu_of_vms_that_do_not_exist_yet(near_fleet: Near)
     assert vgpumgr(near_fleet, *asked, "--policy", "nosuch", code=2).err.startswith(
         "error: there is no placement policy"
     )
+
+
+def test_what_two_hosts_refuse_is_told_host_by_host_and_a_hint_names_both(near_fleet: Near) -> None:
+    unknown = vgpumgr(near_fleet, "attach", "vm01", "vm31", "--profile", "77Q", code=2)
+    assert "error: no GPU of these 2 hosts has a profile '77Q'\n  not served: vm01, vm31\n" in unknown.err
+    assert (
+        "hint: `vgpumgr profiles kvm01` lists the profiles that it has; `vgpumgr profiles` those of all" in unknown.err
+    )
+    full = vgpumgr(near_fleet, "attach", "vm01", "vm31", "--gpu-memory", "900G", code=5)
+    assert "\n  kvm01:\n    0000:41:00.0  A40" in full.err
+    assert "\n  kvm02:\n    0000:41:00.0  A100" in full.err
+    alone = vgpumgr(near_fleet, "attach", "vm01", "vm02", "--gpu-memory", "900G", code=5)
+    assert "\n  0000:41:00.0  A40" in alone.err

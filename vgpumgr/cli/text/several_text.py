@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from vgpumgr.controller.requests import RequestsResult, SlotResult
     from vgpumgr.controller.results import FleetPlan
+    from vgpumgr.names import HostName
 
 PARTIAL = "--partial"
 
@@ -31,26 +32,36 @@ def errors_of(result: RequestsResult) -> Iterator[errors.VgpumgrError]:
 
 
 def _one_of_kind(slots: Sequence[SlotResult], of_all: str) -> errors.VgpumgrError:
-    kinds: dict[str, tuple[errors.VgpumgrError, list[str]]] = {}
+    kinds: dict[str, tuple[errors.VgpumgrError, HostName | None, list[str]]] = {}
     for slot in slots:
         if slot.error is not None:
-            kinds.setdefault(str(slot.error), (slot.error, []))[1].append(slot.vm)
-    groups = [(error, vms, *alike.within(error)) for error, vms in kinds.values()]
+            kinds.setdefault(str(slot.error), (slot.error, slot.host, []))[2].append(slot.vm)
+    groups = [(error, host, vms, *alike.within(error)) for error, host, vms in kinds.values()]
     if len(groups) == 1:
-        ((only, vms, lines, hint),) = groups
+        ((only, _, vms, lines, hint),) = groups
         if len(slots) == 1:
             return only
         return errors.VgpumgrError(only.message, details=[*lines, f"not served: {_joined(vms)}"], hint=hint)
     hints = {hint for *_, hint in groups}
     details: list[str] = []
-    for error, vms, _, hint in groups:
+    for error, _, vms, _, hint in groups:
         suffix = "" if set(vms) <= {*values(error.message)} else f" ({_joined(vms)})"
         details.append(say("{}{}{}", error.message, suffix, f"; {hint}" if len(hints) > 1 and hint else ""))
     return errors.VgpumgrError(
         f"{len({slot.vm for slot in slots})} {of_all} cannot be served",
-        details=[*details, *dict.fromkeys(line for _, _, lines, _ in groups for line in lines)],
+        details=[*details, *_by_host((host, lines) for _, host, _, lines, _ in groups)],
         hint=hints.pop() if len(hints) == 1 else None,
     )
+
+
+def _by_host(found: Iterable[tuple[HostName | None, Sequence[str]]]) -> Iterator[str]:
+    """The lines, each once for its host; with the hosts' names if they are of several."""
+    by_host: dict[HostName | None, dict[str, None]] = {}
+    for host, lines in found:
+        if lines:
+            by_host.setdefault(host, {}).update(dict.fromkeys(lines))
+    for host, of_host in by_host.items():
+        yield from of_host if len(by_host) == 1 else (f"{host}:", *(f"  {line}" for line in of_host))
 
 
 def _joined(vms: Iterable[str]) -> str:

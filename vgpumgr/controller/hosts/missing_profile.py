@@ -8,7 +8,7 @@ from vgpumgr import errors
 from vgpumgr.controller.hosts.fan_out import fan_out
 from vgpumgr.controller.hosts.session import open_session
 from vgpumgr.core.placing import resolve
-from vgpumgr.wording import joined, say
+from vgpumgr.wording import Command, joined, say
 
 if TYPE_CHECKING:
     from vgpumgr.controller.context import Context
@@ -45,11 +45,12 @@ class MissingProfiles:
         unread = [outcome.error.message for outcome in outcomes if outcome.error is not None]
         if unread:
             return errors.NoCapacity(error.message, details=[*error.details, *unread], hint=error.hint)
-        who = f"these {len(outcomes) + 1} hosts" if outcomes else host.name
+        if not outcomes:
+            what = say("no GPU of {} has a profile {}", host.name, repr(profile.text))
+            return errors.UnknownProfile(what, details=error.details, hint=error.hint)
         return errors.UnknownProfile(
-            say("no GPU of {} has a profile {}", who, repr(profile.text)),
-            details=error.details,
-            hint=error.hint,
+            say("no GPU of these {} hosts has a profile {}", len(outcomes) + 1, repr(profile.text)),
+            hint=say("{}; `{}` those of all hosts", error.hint, Command("vgpumgr", "profiles")),
         )
 
     def _look(self, host: HostDeclaration, profile: Profile) -> tuple[Outcome[bool], ...]:
