@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import click
 
 from vgpumgr.cli.params import candidates, choosing, rows, wishes
+from vgpumgr.cli.params.numbers import Whole
 from vgpumgr.cli.params.options import common_options
 from vgpumgr.cli.rows import printing
 from vgpumgr.cli.rows.profiles import ANSWERS, BOARDS, CATALOGUES, STRANDED
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("profiles", nargs=-1, metavar="[PROFILE]...", shell_complete=candidates.profiles)
 @wishes.options
-@click.option("--count", type=click.IntRange(1), metavar="N", help="Whether N of each fit together; if not, exit 5.")
+@click.option("--count", type=Whole(1), metavar="N", help="Whether N of each fit together; if not, exit 5.")
 @click.option("--for", "owner", metavar="OWNER", help="No more than the quota of OWNER leaves (vgpumgr_quota).")
 @click.option("--stranded", is_flag=True, help="The free part of each GPU that usual requests cannot have, and why.")
 @click.option(
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--weeks",
-    type=click.IntRange(0, 520),
+    type=Whole(0, 520),
     metavar="N",
     help="With --catalogue: count the last N weeks of the journal (default: 4). 0: the requests of the openb trace.",
 )

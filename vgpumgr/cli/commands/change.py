@@ -10,6 +10,7 @@ import click
 
 from vgpumgr import errors
 from vgpumgr.cli.params import asking, candidates, choosing, gpus, plan_files, several, wishes
+from vgpumgr.cli.params.numbers import Whole
 from vgpumgr.cli.params.options import common_options, is_given
 from vgpumgr.names import DEFAULT_SLOT
 
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--count",
-    type=click.IntRange(1, 16),
+    type=Whole(1, 16),
     default=1,
     metavar="N",
     help="This many vGPUs, in the slots vgpu0, vgpu1 …: all or none.",

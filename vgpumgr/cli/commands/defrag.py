@@ -9,6 +9,7 @@ import click
 
 from vgpumgr import errors
 from vgpumgr.cli.params import asking, choosing, plan_files, wishes
+from vgpumgr.cli.params.numbers import Whole
 from vgpumgr.cli.params.options import common_options
 from vgpumgr.cli.rows import fleet_result
 from vgpumgr.cli.rows.runs import RECONCILE
@@ -21,12 +22,10 @@ if TYPE_CHECKING:
 @click.command()
 @choosing.hosts()
 @wishes.options
-@click.option(
-    "--count", type=click.IntRange(1, 1000), default=1, metavar="N", help="How many vGPUs are to fit (default: 1)."
-)
+@click.option("--count", type=Whole(1, 1000), default=1, metavar="N", help="How many vGPUs are to fit (default: 1).")
 @click.option(
     "--max-moves",
-    type=click.IntRange(1, 16),
+    type=Whole(1, 16),
     default=4,
     show_default=True,
     metavar="N",

@@ -11,6 +11,7 @@ import click
 
 from vgpumgr import names
 from vgpumgr.cli.params import choosing, rows, stored
+from vgpumgr.cli.params.numbers import Whole
 from vgpumgr.cli.params.options import common_options
 from vgpumgr.cli.rows import printing
 from vgpumgr.cli.rows.runs import HISTORY
@@ -50,7 +51,7 @@ class _Since(click.ParamType[datetime.datetime]):
 @choosing.vms_or_hosts()
 @click.option(
     "--limit",
-    type=click.IntRange(1, 1_000_000),
+    type=Whole(1, 1_000_000),
     default=20,
     show_default=True,
     metavar="N",

@@ -14,6 +14,7 @@ import click
 
 from vgpumgr import errors, files
 from vgpumgr.cli.params.durations import Duration
+from vgpumgr.cli.params.numbers import Whole
 from vgpumgr.cli.params.options import common_options, root_options
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ _WRITE = click.option("--write", is_flag=True, help="Install the files instead o
 _AT = click.option("--at", default="02:30", show_default=True, metavar="HH:MM", help="Start time, in local time.")
 _JITTER = click.option(
     "--jitter",
-    type=click.IntRange(0, 600),
+    type=Whole(0, 600),
     default=15,
     show_default=True,
     metavar="MINUTES",

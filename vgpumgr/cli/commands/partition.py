@@ -8,6 +8,7 @@ import click
 
 from vgpumgr.cli.commands import of_board
 from vgpumgr.cli.params import choosing, rows
+from vgpumgr.cli.params.numbers import Whole
 from vgpumgr.cli.params.options import common_options, root_options
 from vgpumgr.cli.rows import printing
 from vgpumgr.cli.rows.gpus import PARTITION
@@ -29,7 +30,7 @@ def partition() -> None:
 def _options(command: Callable[..., Any]) -> Callable[..., Any]:
     weeks = click.option(
         "--weeks",
-        type=click.IntRange(0, 520),
+        type=Whole(0, 520),
         default=4,
         show_default=True,
         metavar="N",

@@ -13,6 +13,7 @@ import click
 from vgpumgr import errors
 from vgpumgr.cli.params import asking, choosing, plan_files
 from vgpumgr.cli.params.durations import Seconds
+from vgpumgr.cli.params.numbers import Whole
 from vgpumgr.cli.params.options import common_options
 from vgpumgr.cli.rows import fleet_result, printing
 from vgpumgr.cli.rows.runs import RECONCILE, RESTARTS
@@ -39,7 +40,7 @@ _DEADLINE = click.option(
 )
 _CONFIRM = click.option(
     "--confirm-destroys",
-    type=click.IntRange(0),
+    type=Whole(0),
     metavar="N",
     help="Allow a plan that destroys at most N vGPUs, even if that exceeds the guard's limit.",
 )

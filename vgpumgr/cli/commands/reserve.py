@@ -10,6 +10,7 @@ import click
 from vgpumgr import errors
 from vgpumgr.cli.params import asking, choosing, rows, wishes
 from vgpumgr.cli.params.durations import Duration
+from vgpumgr.cli.params.numbers import Whole
 from vgpumgr.cli.params.options import common_options
 from vgpumgr.cli.rows import printing
 from vgpumgr.cli.rows.profiles import RESERVATIONS
@@ -27,7 +28,7 @@ _FORM = "give a wish (`vgpumgr reserve --profile 8Q --for team-a`), `list`, or `
 @click.command()
 @click.argument("what", nargs=-1, metavar="[list | cancel NAME]")
 @wishes.options
-@click.option("--count", type=click.IntRange(1, 1000), default=1, metavar="N", help="How many vGPUs (default: 1).")
+@click.option("--count", type=Whole(1, 1000), default=1, metavar="N", help="How many vGPUs (default: 1).")
 @click.option("--for", "owner", metavar="WHO", help="For whom; also the reservation's name, if --name gives none.")
 @click.option("--name", metavar="NAME", help="The reservation's name, by which attach takes a place of it.")
 @click.option("--ttl", type=Duration(), default="7d", show_default=True, metavar="TIME", help="How long: 30m, 12h, 7d.")

@@ -22,7 +22,7 @@ class Duration(click.ParamType[float]):
             return float(value)
         match = re.fullmatch(r"([0-9]{1,12}(?:\.[0-9]{1,3})?)([smhd]?)", value.strip())
         if match is None:
-            self.fail(f"{value!r} is not a duration such as 10s, 5m or 1h", param, ctx)
+            self.fail(f"{value!r} is not a duration such as 30s, 5m, 12h or 7d", param, ctx)
         seconds = float(match[1]) * _UNITS_S[match[2] or "s"]
         if seconds < self._least:
             self.fail(f"{value!r} is less than {self._least:g}s", param, ctx)

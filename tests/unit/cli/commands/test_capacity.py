@@ -33,7 +33,7 @@ def inventory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (["capacity", "--gpu", "0.5", "--fgpu", "1"], "cannot be combined"),
         (["capacity", "--compute", "fixed-share"], "conditions need a wish"),
         (["capacity", "--count", "3"], "conditions need a wish"),
-        (["capacity", "8Q", "--count", "0"], "0 is not in the range x>=1"),
+        (["capacity", "8Q", "--count", "0"], "'0' is not a whole number from 1 on"),
         (["capacity", "8Q", "--on", "kvm99"], "no host 'kvm99'"),
         (["profiles", "8Q"], "`vgpumgr capacity 8Q` says where it fits"),
         (["explain"], "say which vGPU is wanted"),

@@ -5,7 +5,8 @@ from __future__ import annotations
 import click
 import pytest
 
-from vgpumgr.cli.params.durations import Seconds
+from vgpumgr.cli.params.durations import Duration, Seconds
+from vgpumgr.cli.params.numbers import Whole
 from vgpumgr.cli.params.sizes import Bytes
 
 
@@ -18,6 +19,21 @@ def test_a_time_limit_takes_a_unit_and_a_plain_number_is_seconds(text: str, seco
 def test_no_other_time_limit_is_taken(text: str) -> None:
     with pytest.raises(click.BadParameter):
         Seconds().convert(text, None, None)
+
+
+def test_a_time_that_is_none_is_refused_with_each_unit() -> None:
+    with pytest.raises(click.BadParameter, match="'1w' is not a duration such as 30s, 5m, 12h or 7d"):
+        Duration().convert("1w", None, None)
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "limits"),
+    [(Whole(1, 1000), "3.5", "1 to 1000"), (Whole(1, 9), "0", "1 to 9"), (Whole(0), "x", "0 on")],
+)
+def test_what_is_no_whole_number_within_the_limits_is_refused_with_them(kind: Whole, text: str, limits: str) -> None:
+    with pytest.raises(click.BadParameter, match=f"'{text}' is not a whole number from {limits}$"):
+        kind.convert(text, None, None)
+    assert kind.convert("5", None, None) == 5
 
 
 @pytest.mark.parametrize(
