@@ -9,7 +9,6 @@ from vgpumgr.controller.engine.host_run import Work
 from vgpumgr.controller.engine.run import Run, fleet_plan
 from vgpumgr.controller.hosts.fan_out import Outcome as Ended
 from vgpumgr.controller.lately import with_history
-from vgpumgr.core.driver import asking
 from vgpumgr.core.explain import remedies
 from vgpumgr.core.reconcile import defragging, tasks
 from vgpumgr.core.report import capacity
@@ -68,9 +67,8 @@ def defrag(context: Context, options: DefragOptions, consent: Consent[FleetPlan]
     errors = [(end.host, end.error) for end in ends.values() if end.error is not None]
     guard: VgpumgrError | None = None
     if there and found.after < options.count:
-        words = asking.describe(options.question.wish, options.question.conditions)
         unknown = capacity.nobody_has([view for view, _ in there], errors, options.question, context.catalogue)
-        guard = unknown or found.short(words, options.count, options.max_moves)
+        guard = unknown or found.short(options.question, options.count, options.max_moves)
         if guard is not None and unknown is None:
             guard.details = (*guard.details, *_ways_out(there, options.question, author))
     todo.update(found.tasks)

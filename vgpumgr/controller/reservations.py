@@ -14,7 +14,6 @@ from vgpumgr.controller.hosts.fan_out import read_fleet
 from vgpumgr.controller.hosts.session import open_session
 from vgpumgr.controller.lately import with_history
 from vgpumgr.controller.results import Fleet, Reserved
-from vgpumgr.core.driver import asking
 from vgpumgr.core.placing import resolve
 from vgpumgr.core.reconcile.tasks import CancelReservation, Reserve
 from vgpumgr.core.report import capacity, place
@@ -152,8 +151,7 @@ def _found(
     )
     if unknown is not None:
         raise unknown
-    words = asking.describe(request.wish, request.conditions)
-    if (short := place.short(found, policy, count, words)) is not None:
+    if (short := place.short(found, policy, count, question)) is not None:
         short.details = (*short.details, *(error.message for _, error in fleet.errors))
         raise short
     return tuple(found)

@@ -8,6 +8,7 @@ import click
 
 from vgpumgr.cli.params import candidates, choosing, rows, wishes
 from vgpumgr.cli.params.durations import Duration
+from vgpumgr.cli.params.numbers import Whole
 from vgpumgr.cli.params.options import common_options
 from vgpumgr.cli.rows import printing
 from vgpumgr.cli.rows.profiles import PLACES
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 @click.command()
 @wishes.options
-@click.option("--count", type=click.IntRange(1, 1000), default=1, metavar="N", help="How many vGPUs (default: 1).")
+@click.option("--count", type=Whole(1, 1000), default=1, metavar="N", help="How many vGPUs (default: 1).")
 @choosing.on("Only these hosts (default: all hosts).")
 @click.option(
     "--policy",
@@ -56,7 +57,6 @@ def place(
         return _held(settings, asked, () if on is None else (on,), policy, count, hold=hold)
     from vgpumgr.cli.wiring import build_context
     from vgpumgr.controller import report
-    from vgpumgr.core.driver import asking
     from vgpumgr.core.report import capacity
     from vgpumgr.core.report import place as core
     from vgpumgr.documents import offer as documents
@@ -67,12 +67,11 @@ def place(
     policies = report.policies(context, hosts, policy)
     fleet = report.look_for_room(context, hosts, lambda view: view)
     places = [one for policy in policies for one in core.places(fleet.views, wish, conditions, policy, count)]
-    words = asking.describe(wish, conditions)
-    if places or not settings.for_people:
-        printing.print_rows(settings, PLACES, documents.place(fleet, words, count, places))
     question = capacity.Question(wish=wish, conditions=conditions)
+    if places or not settings.for_people:
+        printing.print_rows(settings, PLACES, documents.place(fleet, question.described, count, places))
     unknown = None if places else capacity.nobody_has(fleet.views, fleet.errors, question, context.catalogue)
-    short = [core.short(places, policy, count, words) for policy in policies] if fleet.views else []
+    short = [core.short(places, policy, count, question) for policy in policies] if fleet.views else []
     return output.end(settings, fleet, (), [unknown] if unknown is not None else [*filter(None, short)])
 
 

@@ -60,13 +60,20 @@ class Found:
         text = say("not every arrangement was tried: it is not proven that no fewer moves are enough")
         return () if self.proven else (Finding(kind="not-proven", host=None, text=text),)
 
-    def short(self, asked: str, count: int, most: int) -> NoCapacity | None:
-        """The error if the wish (`asked`, in words) does not fit `count` times after up to `most` moves; else None."""
+    def short(self, question: Question, count: int, most: int) -> NoCapacity | None:
+        """The error if the wish does not fit `count` times after up to `most` moves; else None."""
         if self.after >= count:
             return None
         what = "is enough" if self.proven else "was found that is enough (not every arrangement was tried)"
         return NoCapacity(
-            say("{} of {} fit ({}), and no set of at most {} moves {}", self.before, count, asked, most, what),
+            say(
+                "{} of {} fit ({}), and no set of at most {} moves {}",
+                self.before,
+                count,
+                question.described,
+                most,
+                what,
+            ),
             details=[
                 say("with moves, {} would fit", self.after)
                 if self.after > self.before
@@ -75,8 +82,9 @@ class Found:
                 )
             ],
             hint=say(
-                "shut VMs down, allow more moves ({}), or see `vgpumgr explain` with the same wish",
-                Option("--max-moves"),
+                "{}shut VMs down, so that more can move, or see `{}`",
+                say("allow more moves ({}), ", Option("--max-moves")) if self.movable > most else "",
+                question.asks("explain"),
             ),
         )
 

@@ -17,7 +17,7 @@ from vgpumgr.core.report import stranded
 from vgpumgr.core.slot import how_many
 from vgpumgr.errors import NoCapacity, UnknownProfile
 from vgpumgr.names import nearest
-from vgpumgr.wording import Option, joined, say
+from vgpumgr.wording import Command, Option, joined, say
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from vgpumgr.core.slot.how_many import Granted
     from vgpumgr.errors import VgpumgrError
     from vgpumgr.names import HostName, PciAddress
+    from vgpumgr.wording import Message
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,6 +96,15 @@ class Question:
         conditions = asking.attributes(self.conditions).items()
         options = (Option(f"--{key.replace('_', '-')}", value) for key, value in conditions)
         return joined(" ", (self.wish.profile.text, *options))
+
+    @property
+    def described(self) -> Message:
+        """The wish and its conditions as options: `--gpu 0.2 --max-waste 30`."""
+        return asking.describe(self.wish, self.conditions)
+
+    def asks(self, verb: str) -> Command:
+        """The command with this verb that asks the same."""
+        return Command("vgpumgr", verb, *profiles.options(self.wish), *asking.options(self.conditions))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

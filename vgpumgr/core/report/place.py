@@ -79,14 +79,16 @@ class _Offers(dict[tuple[bool, Fraction, bool], dict[int, tuple[_Host, Spot, Can
         return None
 
 
-def short(found: Sequence[Place], policy: Policy, count: int, asked: str) -> NoCapacity | None:
-    """The error if fewer than `count` found a place by a policy. `asked`: the wish, as options."""
+def short(found: Sequence[Place], policy: Policy, count: int, question: Question) -> NoCapacity | None:
+    """The error if fewer than `count` found a place by a policy."""
     number = sum(one.policy == policy.name for one in found)
     if number >= count:
         return None
     return NoCapacity(
-        say("{} of {} find a place ({}, policy {})", number, count, asked, policy.name),
-        hint="`vgpumgr explain` with the same wish says why for each GPU",
+        say("{} of {} find a place ({}, policy {})", number, count, question.described, policy.name),
+        hint=say(
+            "`{}` says why for each GPU, `{}` how many fit", *(question.asks(one) for one in ("explain", "capacity"))
+        ),
     )
 
 

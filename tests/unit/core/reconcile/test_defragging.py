@@ -272,6 +272,11 @@ def test_eight_full_gpus_are_answered_at_once(most: int, proven: bool) -> None:
     view = laid_out(*[["4Q"] * 12] * 8)
     found = defrag(view, "8Q", most=most)
     assert (found.after, found.proven, found.movable) == (0, proven, 96)
-    short = found.short("--profile 8Q", 1, most)
+    short = found.short(wanted("8Q"), 1, most)
     assert short is not None
     assert "0 of 1 fit (--profile 8Q), and no set of at most 4 moves is enough" in short.message
+    assert str(short.hint).startswith("allow more moves (--max-moves), shut VMs down")
+    assert str(short.hint).endswith("or see `vgpumgr explain --profile 8Q`")
+    few = replace(found, movable=most).short(wanted("8Q"), 1, most)
+    assert few is not None
+    assert str(few.hint).startswith("shut VMs down, so that more can move, or see")
