@@ -81,7 +81,9 @@ def history(settings: Settings, *, chosen: tuple[str, ...], limit: int, since: d
     from vgpumgr.store.journal_entry import Question
 
     journal = environment.open_journal(lambda text: output.print_warning(settings, text))
-    question = Question(limit=limit + 1, since=since.strftime("%Y-%m-%dT%H:%M:%SZ") if since else None)
+    # Not strftime: its %Y has fewer than four digits before the year 1000, and times are compared as texts.
+    begin = since.isoformat(timespec="seconds").replace("+00:00", "Z") if since else None
+    question = Question(limit=limit + 1, since=begin)
     # Newest first: in a pager or with head, the top is what the reader sees.
     runs = _chosen(settings, journal, chosen, question) if chosen else journal.runs(question)
     more, runs = len(runs) > limit, runs[:limit]

@@ -196,3 +196,9 @@ def test_a_bug_prints_its_traceback_only_where_it_was_asked_for(
         assert "Traceback" in capsys.readouterr().err
     finally:
         root.setLevel(level)
+
+
+@pytest.mark.usefixtures("three")
+@pytest.mark.parametrize("since", ["0999-12-31", "60000w"])
+def test_a_time_before_the_year_1000_leaves_out_nothing(since: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert len(lines(capsys, "--since", since)) == 4
