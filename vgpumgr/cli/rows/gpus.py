@@ -105,10 +105,9 @@ def _slice(value: int | None, row: Row) -> str | None:
     """The time slice, such as `2 ms`. If the persistent setting has a frequency instead, it is computed from that."""
     from vgpumgr.core.driver import scheduler
 
-    frequency = (row["persistent"] or {}).get("frequency_hz")
     setting = {**row["persistent"]}
-    if setting["time_slice_ns"] is None and frequency:
-        setting["time_slice_ns"] = scheduler.slice_of(frequency)
+    if setting["time_slice_ns"] is None and setting["frequency_hz"]:
+        setting["time_slice_ns"] = scheduler.slice_of(setting["frequency_hz"])
     return _seen_or_set("time_slice_ns", lambda ns, _: scheduler.show_ms(ns))(value, {**row, "persistent": setting})
 
 
