@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import time
 from typing import TYPE_CHECKING
 
@@ -11,7 +12,7 @@ from vgpumgr import errors
 from vgpumgr.cli.params import asking, choosing, rows, wishes
 from vgpumgr.cli.params.durations import Duration
 from vgpumgr.cli.params.numbers import Whole
-from vgpumgr.cli.params.options import common_options
+from vgpumgr.cli.params.options import common_options, is_given
 from vgpumgr.cli.rows import printing
 from vgpumgr.cli.rows.profiles import RESERVATIONS
 from vgpumgr.cli.text import output, reservation_text
@@ -60,7 +61,7 @@ def reserve(
     its host, so every controller honours it, also after a reboot: no other vGPU is placed there, and capacity does not
     count it as free. A place is kept until a VM takes it, until it is cancelled, or until TIME has passed by its host's
     clock. `list` also shows the places that the inventory declares. `list` and `cancel` accept no options that describe
-    a vGPU, and neither --for nor --name.
+    a reservation or its vGPUs.
     """
     hosts = () if on is None else (on,)
     match what:
@@ -73,8 +74,8 @@ def reserve(
             request = asked_for(asked, owner=owner, name=name or owner or "", ttl=ttl)
             changed = make(settings, request, hosts, policy, count)
             return _end(settings, changed, reservation_text.reserved(request, changed, time.monotonic() - start))
-        case _ if any(asked.values()) or owner is not None or name is not None:
-            raise errors.UsageError(f"reserve {what[0]} takes no wish", hint=_FORM)
+        case ("list",) | ("cancel", _) if given := _given(*asked, "count", "owner", "name", "ttl", "policy"):
+            raise errors.UsageError(f"reserve {what[0]} takes no {given[0]}", hint="only making a reservation takes it")
         case ("list",):
             return _list(settings, hosts)
         case ("cancel", which):
@@ -83,7 +84,15 @@ def reserve(
             hint = "`vgpumgr reserve list` shows the names: vgpumgr reserve cancel NAME"
             raise errors.UsageError("reserve cancel needs the name of a reservation", hint=hint)
         case _:
-            raise errors.UsageError(f"reserve does not know {' '.join(what)!r}", hint=_FORM)
+            text = " ".join(what)
+            hint = f"a reservation's name is given as --name {shlex.quote(text)}" if any(asked.values()) else _FORM
+            raise errors.UsageError(f"reserve does not know {text!r}", hint=hint)
+
+
+def _given(*names: str) -> list[str]:
+    """Those of the command's options that the user gave."""
+    options = click.get_current_context().command.params
+    return [one.opts[-1] for one in options if one.name in names and is_given(one.name)]
 
 
 def asked_for(asked: dict[str, str | bool | None], *, owner: str | None, name: str, ttl: float) -> ReserveRequest:
