@@ -84,14 +84,14 @@ def reserve(
     """Keep `count` places for the request, as `place` finds them, or none. Places that are already kept under its name
     stay, and count. `request.places` is not used.
 
-    Raises NoCapacity, UnknownProfile, ConflictingClaim if the name keeps something else, more places or for another
-    time, HostError, ApplyError.
+    Raises NoCapacity, UnknownProfile, ConflictingClaim if the name keeps something else or more places, HostError,
+    ApplyError.
     """
     fleet = report.look_for_room(context, hosts, lambda view: view)
     if not fleet.views and fleet.errors:
         raise fleet.errors[0][1]
     kept = [one for view in fleet.views for one in _kept(view, request)]
-    reserving.guard_same([one.reservation for one in kept], request, count, context.now())
+    reserving.guard_count(request.name, len(kept), count)
     slots = {one.reservation.vgpu.slot for one in kept}
     free = (number for number in itertools.count() if reserving.slot_of(number) not in slots)
     missing = [*itertools.islice(free, count - len(kept))]

@@ -321,19 +321,18 @@ def plan_attach(
     return attach.plan_attach(view, replace(request, policy=view.policy))
 
 
-def reserve_request(profile: str = "4Q", *, name: str = "team") -> reserving.ReserveRequest:
-    """A request for an hour, without places."""
-    return reserving.ReserveRequest(
-        name=name, wish=wish(profile), conditions=NO_CONDITIONS, places=(), owner=None, ttl_s=3600
-    )
-
-
 def reserved(view: HostView, profile: str = "4Q", count: int = 1, *, name: str = "team", gpu_at: int = 0) -> HostView:
     """The host with that many places of a GPU reserved. Raises as plan_reserve does."""
     gpu_uuid = view.snapshot.gpus[gpu_at].uuid
     assert gpu_uuid is not None
-    places = tuple((number, gpu_uuid) for number in range(count))
-    request = replace(reserve_request(profile, name=name), places=places)
+    request = reserving.ReserveRequest(
+        name=name,
+        wish=wish(profile),
+        conditions=NO_CONDITIONS,
+        places=tuple((number, gpu_uuid) for number in range(count)),
+        owner=None,
+        ttl_s=3600,
+    )
     return simulate.apply(view, reserving.plan_reserve(view, request, by=BY, at=AT).steps)
 
 

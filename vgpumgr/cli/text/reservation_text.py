@@ -21,7 +21,7 @@ def reserved(request: ReserveRequest, changed: Changed, elapsed_s: float) -> str
     if changed.outcome is Outcome.WOULD_CHANGE:
         return _DRY
     if changed.outcome is Outcome.UNCHANGED:
-        return f"{request.name} keeps them already. Nothing to do."
+        return f"{request.name} keeps them already, until the end shown: --ttl is for new places. Nothing to do."
     wish = (*profiles.options(request.wish), *asking.options(request.conditions))
     take = command("attach", "VM", options=(*wish, "--reservation", request.name))
     return f"done in {elapsed_s:.1f} s. Take one: {take}. Give them up: {reserving.cancel(request.name)}"

@@ -86,9 +86,7 @@ def short(found: Sequence[Place], policy: Policy, count: int, question: Question
         return None
     return NoCapacity(
         say("{} of {} find a place ({}, policy {})", number, count, question.described, policy.name),
-        hint=say(
-            "`{}` says why for each GPU, `{}` how many fit", *(question.asks(one) for one in ("explain", "capacity"))
-        ),
+        hint=say("`{}` says why for each GPU, `{}` how many fit", question.asks("explain"), question.asks("capacity")),
     )
 
 

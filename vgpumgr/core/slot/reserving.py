@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
-from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
 from vgpumgr import errors, names
@@ -208,28 +207,13 @@ def cancel(name: str) -> Command:
     return Command("vgpumgr", "reserve", "cancel", name)
 
 
-def guard_same(there: Sequence[Reservation], request: ReserveRequest, count: int, now: str) -> None:
-    """Raise ConflictingClaim if a reservation has more places than `count`, or another time. `now`: RFC 3339."""
-    what = None
-    if len(there) > count:
-        what = say("the reservation {} keeps {} places, not {}", request.name, len(there), count)
-    elif any(_ends_otherwise(one, request.ttl_s, now) for one in there):
-        what = say("the reservation {} ends at another time than {} says", request.name, Option("--ttl"))
-    if what is not None:
-        hint = say("`{}` shows it; to change it, first `{}`, then reserve again", LIST, cancel(request.name))
-        raise errors.ConflictingClaim(what, hint=hint)
-
-
-def _ends_otherwise(one: Reservation, ttl_s: int, now: str) -> bool:
-    """Whether a place is kept for another time than `ttl_s`. False if that cannot be told.
-
-    The host's clock says what is left, the controllers' what has passed: a twentieth of the time is slack.
-    """
-    try:
-        passed = datetime.fromisoformat(now) - datetime.fromisoformat(one.terms.at)
-    except (ValueError, TypeError):
-        return False
-    return abs(one.terms.left_s + passed.total_seconds() - ttl_s) > max(60, ttl_s / 20)
+def guard_count(name: str, there: int, count: int) -> None:
+    """Raise ConflictingClaim if a reservation has more places than `count`."""
+    if there > count:
+        raise errors.ConflictingClaim(
+            say("the reservation {} keeps {} places, not {}", name, there, count),
+            hint=say("`{}` shows them; to keep fewer, first `{}`, then reserve again", LIST, cancel(name)),
+        )
 
 
 def exists(name: str, host: HostName) -> errors.RequestError:

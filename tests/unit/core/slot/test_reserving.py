@@ -231,37 +231,6 @@ def test_the_time_that_is_left_makes_no_plan_outdated() -> None:
     assert reserving.plan_cancel(view, TEAM).rests_on(view) == reserving.plan_cancel(view, TEAM).rests_on(later)
 
 
-@pytest.mark.parametrize(
-    ("ttl_s", "days", "ends_in_s", "same"),
-    [
-        (86400, 0, 86400, True),
-        (86400, 0, 86350, True),  # it was written a minute after the command began
-        (600, 0, 550, True),
-        (600, 0, 300, False),
-        (7 * 86400, 2, 5 * 86400 - 7200, True),  # a clock was set by two hours
-        (3 * 86400, 2, 86400, True),
-        (86400, 2, 86400, False),
-        (3 * 86400, 0, 86400, False),
-    ],
-)
-def test_a_reservation_has_another_ttl_if_what_is_left_and_what_has_passed_are_not_that_time(
-    ttl_s: int, days: int, ends_in_s: int, *, same: bool
-) -> None:
-    (one,) = builders.reserved(builders.host_of(MDEV_VF), "4Q").snapshot.reservations
-    request = replace(builders.reserve_request("4Q"), ttl_s=ttl_s)
-    there = replace(one, terms=replace(one.terms, at="2026-11-20T00:00:00Z", left_s=ends_in_s))
-    now = f"2026-11-{20 + days}T00:00:00Z"
-    if same:
-        reserving.guard_same([there], request, 1, now)
-    else:
-        with pytest.raises(errors.ConflictingClaim, match="ends at another time than --ttl says"):
-            reserving.guard_same([there], request, 1, now)
-    odd = replace(there, terms=replace(there.terms, at="last week"))
-    reserving.guard_same([odd], request, 1, now)
-    with pytest.raises(errors.ConflictingClaim, match="keeps 2 places, not 1"):
-        reserving.guard_same([odd, odd], request, 1, now)
-
-
 @pytest.mark.parametrize("name", ["", "Team", "-a", "a b", "a" * 41, "../x", "a\n"])
 def test_a_name_is_short_and_plain(name: str) -> None:
     with pytest.raises(errors.BadName, match="not a name of a reservation"):
