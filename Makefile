@@ -153,7 +153,7 @@ $(PEER)/.installed: requirements-peer.lock
 lock:
 	$(VENV)/bin/pip install --quiet --disable-pip-version-check uv
 	$(VENV)/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-emit-index-url \
-		--extra lab --extra plan --group dev pyproject.toml -o requirements.lock
+		--extra lab --extra plan --extra web --group dev pyproject.toml -o requirements.lock
 	$(VENV)/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-emit-index-url \
 		--group build -o requirements-build.lock
 	$(VENV)/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-emit-index-url \

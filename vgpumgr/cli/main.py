@@ -59,6 +59,7 @@ _COMMANDS: dict[str, dict[str, tuple[str, str, str]]] = {
     "Look": {
         "doctor": ("commands.doctor", "doctor", "What is wrong on the hosts, and what mends it."),
         "report": ("commands.report", "report", "The state of the site as a page, as Markdown, or as rows."),
+        "serve": ("commands.serve", "serve", "The site in a browser and over HTTP, read-only."),
         "discover": ("commands.look", "discover", "The hosts' GPUs: board, framework, free capacity."),
         "capacity": ("commands.capacity", "capacity", "What still fits: every profile by board, or one on each GPU."),
         "profiles": ("commands.look", "profiles_command", "Available profiles, and what fits now."),

@@ -14,10 +14,13 @@ from vgpumgr.controller import environment
 if TYPE_CHECKING:
     from vgpumgr.cli.settings import Settings
     from vgpumgr.controller.context import Context, Done
+    from vgpumgr.core.inventory import Inventory
 
 
 def build_context(settings: Settings) -> Context:
     """Everything a use case needs. No host is contacted yet. Raises InventoryError."""
+    if settings.answer is not None:
+        return settings.answer.context
     inventory = environment.load_inventory(settings.inventory, settings.group)
     collect_seldom()
     if inventory.answered is not None:
@@ -33,6 +36,13 @@ def build_context(settings: Settings) -> Context:
         else functools.partial(_tell_done, settings),
         timeout=settings.timeout,
     )
+
+
+def load_inventory(settings: Settings) -> Inventory:
+    """The inventory, for a command that contacts no host. Raises InventoryError."""
+    if settings.answer is not None:
+        return settings.answer.context.inventory
+    return environment.load_inventory(settings.inventory, settings.group)
 
 
 def collect_seldom() -> None:

@@ -32,7 +32,8 @@ def show(report: VmReport) -> dict[str, object]:
     host = report.view.snapshot.host
     unread = [*report.unread, *((host, error) for error in report.errors)]
     outcomes = sorted({Outcome.DONE, *(error.outcome for _, error in unread)})
-    about = vm(host, report.domain, report.rows)
+    defined = [{"slot": one.slot, "device": str(one.source)} for one in report.domain.inactive]
+    about = {**vm(host, report.domain, report.rows), "hostdevs": defined}
     return common.document("vgpumgr.show/1", {"vm": about}, outcomes, unread=unread, found=report.findings)
 
 

@@ -11,14 +11,14 @@ import socket
 import stat
 import time
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from vgpumgr.errors import ExportError
+from vgpumgr.errors import ExportError, UsageError
 from vgpumgr.wording import Option, say
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 FOLDER_MODE = 0o750
 _SOCKET = Option("--socket")
@@ -27,6 +27,17 @@ _NOT_FOR_OTHERS = 0o117  # umask: the socket is 0660
 _BACKLOG = 64
 _ALONE_S = 5.0  # another start like ours needs milliseconds, but anyone who may read the folder could hold it forever
 _TRY_EVERY_S = 0.05
+
+
+def default(name: str, *, hint: str) -> Path:
+    """Where a socket of that name is by default: below /run for root, else below $XDG_RUNTIME_DIR.
+
+    Raises UsageError with `hint` if that is not set.
+    """
+    runtime = "/run" if os.geteuid() == 0 else os.environ.get("XDG_RUNTIME_DIR")
+    if not runtime:
+        raise UsageError("there is no directory for a socket: XDG_RUNTIME_DIR is not set", hint=hint)
+    return Path(runtime) / "vgpumgr" / name
 
 
 @contextmanager

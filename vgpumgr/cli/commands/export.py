@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import platform
 import sys
 import time
@@ -160,13 +159,9 @@ def _families(max_age: float | None) -> tuple[Family, ...]:
 
 
 def _socket_path() -> Path:
-    runtime = "/run" if os.geteuid() == 0 else os.environ.get("XDG_RUNTIME_DIR")
-    if not runtime:
-        raise errors.UsageError(
-            "there is no directory for a socket: XDG_RUNTIME_DIR is not set",
-            hint="use --socket PATH, or --listen 127.0.0.1:9836",
-        )
-    return Path(runtime) / "vgpumgr" / "metrics.sock"
+    from vgpumgr.metrics import socket_place
+
+    return socket_place.default("metrics.sock", hint="use --socket PATH, or --listen 127.0.0.1:9836")
 
 
 def _once(settings: Settings) -> Callable[[errors.VgpumgrError], None]:

@@ -138,12 +138,12 @@ def _report(
 def _print_owners(settings: Settings, report: UsageReport, store: Samples) -> int:
     from vgpumgr import resources
     from vgpumgr.cli.text import usage_text
-    from vgpumgr.controller import environment
+    from vgpumgr.cli.wiring import load_inventory
     from vgpumgr.controller import usage as use_case
     from vgpumgr.core.driver import catalogue
     from vgpumgr.documents import usage as documents
 
-    inventory = environment.load_inventory(settings.inventory, settings.group)
+    inventory = load_inventory(settings)
     owners = use_case.owners(report, inventory, catalogue.parse(resources.catalogue_text()))
     printing.print_rows(settings, OWNERS, documents.usage(report, store.path, owners))
     output.progress(settings, f"hours from {usage_text.span(report)}; ? is unknown")

@@ -84,7 +84,8 @@ def common_options(command: Command, *, formats: Sequence[str] = FORMATS) -> Com
         context.meta[_PARSED] = True
         settings = settings_of(context)
         rows.guard(settings)
-        log_lines.start(settings)  # for every command: without it Python prints log records whatever -v says
+        if settings.answer is None:
+            log_lines.start(settings)  # for every command: without it Python prints log records whatever -v says
         return command(settings, *args, **kwargs)
 
     return root_options(wrapped, formats=formats)  # type: ignore[return-value]  # click decorators keep the callable

@@ -21,12 +21,12 @@ def is_plain(text: str) -> bool:
 
 def known(settings: Settings, vms: Iterable[str], hosts: Iterable[str]) -> tuple[set[str], Roster]:
     """These VMs and hosts, and the inventory's; only these if the inventory is missing or has problems."""
-    from vgpumgr.controller import environment
+    from vgpumgr.cli.wiring import load_inventory
     from vgpumgr.core.inventory.patterns import Roster
 
     host_names = [names.HostName(name) for name in hosts]
     try:
-        inventory = environment.load_inventory(settings.inventory, settings.group)
+        inventory = load_inventory(settings)
     except errors.InventoryError:
         return set(vms), Roster(hosts=dict.fromkeys(host_names))
     groups = inventory.roster

@@ -32,14 +32,18 @@ class Table:
 
 def html(document: Row) -> str:
     """The page: one file, without scripts, that needs nothing else."""
+    return render("report.html.j2", page=document, tables=[*_tables(document)])
+
+
+def render(template: str, **values: object) -> str:
+    """A page of a template that draws GPUs."""
     return templates.render_page(
-        "report.html.j2",
-        page=document,
-        tables=[*_tables(document)],
+        template,
         key=pictures.KEY.items(),
         parts=pictures.parts,
         said=pictures.said,
         memory=pictures.memory,
+        **values,
     )
 
 
@@ -61,8 +65,18 @@ def markdown(document: Row) -> str:
 
 
 def _tables(document: Row) -> Iterator[Table]:
-    waiting = tuple(one for one in WAITING.columns if one.in_table or one.is_prose)
-    yield _table("Who waits for room", waiting, document["waiting"], "No slot waits.")
+    yield waiting(document["waiting"])
+    yield from used(document)
+
+
+def waiting(rows: Sequence[Row]) -> Table:
+    """The table of the slots that wait, with the reasons."""
+    columns = tuple(one for one in WAITING.columns if one.in_table or one.is_prose)
+    return _table("Who waits for room", columns, rows, "No slot waits.")
+
+
+def used(document: Row) -> Iterator[Table]:
+    """The tables of what the vGPUs used, and of the owners, from the document of `report`."""
     usage = tuple(replace(one, read=_bars) if one.key == "sm.series" else one for one in USAGE.table)
     none = "Nothing was collected: `vgpumgr collect` takes samples."
     yield _table("What the vGPUs used", usage, document["vgpus"], none)

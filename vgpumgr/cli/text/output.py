@@ -151,7 +151,9 @@ def cell(value: object) -> str:
 
 def print_document(settings: Settings, document: Mapping[str, object]) -> None:
     """Print the whole document, as json or yaml."""
-    if settings.output == "yaml":
+    if settings.answer is not None:
+        settings.answer.document = document
+    elif settings.output == "yaml":
         import yaml
 
         write(yaml.safe_dump(json.loads(json.dumps(document)), sort_keys=False))  # yaml refuses a Message
@@ -225,7 +227,9 @@ def print_errors(
 
     `what` and `hint` are for that object: `what` follows the number of errors. Returns the exit code.
     """
-    if len(errors) < 2 or settings.output not in JSON_ERRORS:
+    if settings.answer is not None:
+        settings.answer.errors += errors
+    elif len(errors) < 2 or settings.output not in JSON_ERRORS:
         _print_grouped(settings, errors)
     else:
         from vgpumgr.documents import error as documents

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from vgpumgr.core.inventory import HostDeclaration
     from vgpumgr.core.model.domain_dumps import DomainDump, LibvirtDump
     from vgpumgr.core.model.domain_xml import Domain, SavedStates
+    from vgpumgr.core.model.endpoint import Endpoint
     from vgpumgr.core.model.owners import Allowances
     from vgpumgr.core.model.view import HostView
     from vgpumgr.link.host import Host, Observed
@@ -169,14 +170,18 @@ def open_session_patiently(context: Context, declaration: HostDeclaration) -> Se
 
 
 def _open_session(context: Context, declaration: HostDeclaration, *, again: Collection[str]) -> Session:
-    """Open a host; try once more if it failed at one of the stages in `again`.
+    return Session(context=context, declaration=declaration, link=reach(context, declaration.endpoint, again=again))
+
+
+def reach(context: Context, endpoint: Endpoint, *, again: Collection[str] = _DROPPED) -> Host:
+    """Connect to a host; try once more if it failed at one of the stages in `again`.
 
     A stage that ran into its deadline is not retried, since it has had its time. Nor is one that the user has to fix.
     """
     try:
-        return Session(context=context, declaration=declaration, link=context.connect(declaration.endpoint))
+        return context.connect(endpoint)
     except errors.Unreachable as error:
         if isinstance(error, errors.HostDeadline) or not error.transient or error.stage not in again:
             raise
     time.sleep(random.uniform(*context.timing.reconnect_s))  # noqa: S311 -- the delay is no secret
-    return Session(context=context, declaration=declaration, link=context.connect(declaration.endpoint))
+    return context.connect(endpoint)

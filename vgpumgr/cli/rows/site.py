@@ -1,0 +1,85 @@
+"""The pages of `serve`, each made from the document of one command."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+from urllib.parse import urlencode
+
+from vgpumgr.cli.rows import cells, page
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from vgpumgr.cli.rows.cells import Row
+    from vgpumgr.errors import VgpumgrError
+    from vgpumgr.wording import Command
+
+    Sides = dict[str, dict[str, str]]
+    """What each side says of a slot: its lines by their labels."""
+
+PAGES: Final[Mapping[str, tuple[str, str]]] = {
+    "fleet": ("Fleet", "report"),
+    "waiting": ("Who waits", "waiting"),
+    "owners": ("Owners and usage", "report"),
+    "vm": ("VM", "show"),
+}
+"""The title of each page, and the command whose document it shows. The first is at `/`."""
+_LINKS = [("/", "Fleet"), ("/waiting", "Who waits"), ("/owners", "Owners and usage")]
+
+
+def html(name: str, document: Row, *, command: Command, age_s: float | None) -> str:
+    """A page. `command` shows the same; `age_s`: how long ago the hosts were read."""
+    title, _ = PAGES[name]
+    values: dict[str, object] = {"page": document, "command": command}
+    match name:
+        case "fleet":
+            template, values["vm_address"] = "fleet.html.j2", _vm_address
+        case "vm":
+            template, title, values["slots"] = "vm.html.j2", document["vm"]["name"], slots(document["vm"])
+        case _:
+            tables = [page.waiting(document["slots"])] if name == "waiting" else [*page.used(document)]
+            template, values["tables"] = "tables.html.j2", tables
+    return _render(template, title=title, age_s=None if age_s is None else round(age_s), **values)
+
+
+def error(problem: VgpumgrError) -> str:
+    """A page that says what went wrong."""
+    return _render("site.html.j2", title="Not shown", error=problem)
+
+
+def _render(template: str, **values: object) -> str:
+    return page.render(template, **{"links": _LINKS, "error": None, "command": None, **values})
+
+
+def _vm_address(name: str, host: str) -> str:
+    return "/vm?" + urlencode({"vm": name, "on": host})
+
+
+def slots(vm: Row) -> dict[str, Sides]:
+    """Each slot of a VM as four sides see it: what was asked, the claim, the definition, and the driver."""
+    names = dict.fromkeys(one["slot"] for part in ("claims", "hostdevs", "vgpus") for one in vm[part])
+    return {name or "": _sides(name, vm) for name in names}
+
+
+def _sides(slot: str | None, vm: Row) -> Sides:
+    claim, hostdev, vgpu = (
+        [one for one in vm[part] if one["slot"] == slot] for part in ("claims", "hostdevs", "vgpus")
+    )
+    return {
+        "Asked": _lines(claim, wish="requested", by="by", at="at", declared="declared"),
+        "Claim": _lines(claim, state="state", type="type_name", vgpu="uuid", function="parent", gpu="gpu_uuid"),
+        "Definition": _lines(hostdev, device="device"),
+        "Driver": _lines(
+            vgpu, state="state", type="type_name", vgpu="uuid", function="vf", gpu="gpu", held_by="holder"
+        ),
+    }
+
+
+def _lines(rows: list[Row], **keys: str) -> dict[str, str]:
+    """The values of the rows that are known, under their labels."""
+    found: dict[str, str] = {}
+    for label, key in keys.items():
+        texts = [text for row in rows if (text := cells.plain(row.get(key), row)) is not None]
+        if texts:
+            found[label.replace("_", " ")] = ", ".join(texts)
+    return found

@@ -1,0 +1,68 @@
+"""What a request came to, and the HTTP status of an error."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from vgpumgr import errors
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping, Sequence
+
+    Query = Sequence[tuple[str, str]]
+    """The parameters of a request, in its order; a name may occur several times."""
+
+_STATUS: tuple[tuple[type[errors.VgpumgrError], int], ...] = (
+    (errors.VmNotSeen, 502),
+    (errors.HostDeadline, 504),
+    (errors.UnknownHost, 404),
+    (errors.UnknownVm, 404),
+    (errors.UnknownGpu, 404),
+    (errors.UnknownProfile, 404),
+    (errors.UnknownName, 404),
+)
+_OF_OUTCOME = {
+    errors.Outcome.UNREACHED: 502,
+    errors.Outcome.BUSY: 503,
+    errors.Outcome.NO_CAPACITY: 409,
+    errors.Outcome.REFUSED: 409,
+}
+
+
+def status_of(error: errors.VgpumgrError) -> int:
+    """The status that says whose fault an error is: the request's (4xx), ours (500), a host's (502 to 504)."""
+    found = next((status for kind, status in _STATUS if isinstance(error, kind)), None)
+    if found is None and isinstance(error, errors.RequestError):
+        found = _OF_OUTCOME.get(error.outcome, 400)
+    return found or _OF_OUTCOME.get(error.outcome, 500)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Told:
+    """An answer: a document, or why there is none. `age_s`: how long ago the hosts were read; None: none was."""
+
+    document: Mapping[str, object] | None
+    error: errors.VgpumgrError | None = None
+    age_s: float | None = None
+
+
+class Site(Protocol):
+    """What is served. Both may take as long as a host does, and are called from several threads at once."""
+
+    @property
+    def documents(self) -> Collection[str]:
+        """The names of the documents, and ..."""
+
+    @property
+    def pages(self) -> Collection[str]:
+        """... of the pages; the first is the one at `/`."""
+
+    def document(self, name: str, query: Query) -> Told:
+        """The object of `vgpumgr NAME -o json`. It raises nothing."""
+
+    def page(self, name: str, query: Query) -> tuple[str, Told]:
+        """A page, and what it was made from."""
+
+    def error_page(self, error: errors.VgpumgrError) -> str:
+        """A page that says what went wrong."""
