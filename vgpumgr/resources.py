@@ -33,6 +33,15 @@ def pages() -> dict[str, str]:
     return {file.stem: _without_comments(file.read_text(encoding="utf-8")) for file in files}
 
 
+def schemas() -> dict[str, str]:
+    """The JSON schemas of docs/schemas by name (`list-1`), sorted. Raises TemplateError if there is none."""
+    for folder in _places("docs"):
+        files = sorted((folder / "schemas").glob("*.json"))
+        if files:
+            return {file.stem: file.read_text(encoding="utf-8") for file in files}
+    raise TemplateError("no schemas in this installation", hint="install vgpumgr again")
+
+
 def _without_comments(markdown: str) -> str:
     return "".join(line for line in markdown.splitlines(keepends=True) if not line.startswith("<!-- "))
 

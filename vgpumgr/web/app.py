@@ -17,6 +17,8 @@ from starlette.routing import Route
 
 from vgpumgr import errors, resources
 from vgpumgr.documents import error as error_documents
+from vgpumgr.web import openapi
+from vgpumgr.web.openapi import API
 from vgpumgr.web.told import Told, status_of
 
 if TYPE_CHECKING:
@@ -28,7 +30,6 @@ if TYPE_CHECKING:
 
 Result = TypeVar("Result")
 
-API = "/api/v1/"
 STATIC = {"page.css": "text/css", "serve.js": "text/javascript"}
 _AT_ONCE = 64  # requests that wait for hosts; more wait for their turn
 _HEADERS = {
@@ -67,6 +68,9 @@ def application(site: Site) -> Starlette:
 
         return answer
 
+    async def described(_request: Request) -> Response:
+        return _json(Told(document=await away(lambda: openapi.document(site.operations()))))
+
     async def static(request: Request) -> Response:
         name = request.path_params["name"]
         if name not in STATIC:
@@ -87,8 +91,8 @@ def application(site: Site) -> Starlette:
     first = next(iter(site.pages))
     return Starlette(
         routes=[
-            *(Route(API + name, document(name)) for name in site.documents),
-            Route(f"{API}show/{{vm:path}}", document("show")),
+            *(Route(API + one.name + one.in_path(":path"), document(one.name)) for one in site.operations()),
+            Route(f"{API}openapi.json", described),
             *(Route("/" if name == first else f"/{name}", page(name)) for name in site.pages),
             Route("/static/{name}", static),
         ],

@@ -10,17 +10,14 @@ from vgpumgr import errors
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
+    from vgpumgr.web.openapi import Operation
+
     Query = Sequence[tuple[str, str]]
     """The parameters of a request, in its order; a name may occur several times."""
 
-_STATUS: tuple[tuple[type[errors.VgpumgrError], int], ...] = (
-    (errors.VmNotSeen, 502),
-    (errors.HostDeadline, 504),
-    (errors.UnknownHost, 404),
-    (errors.UnknownVm, 404),
-    (errors.UnknownGpu, 404),
-    (errors.UnknownProfile, 404),
-    (errors.UnknownName, 404),
+_UNKNOWN = (
+    *(errors.UnknownHost, errors.UnknownVm, errors.UnknownGpu, errors.UnknownVgpu),
+    *(errors.UnknownProfile, errors.UnknownSlot, errors.UnknownName),
 )
 _OF_OUTCOME = {
     errors.Outcome.UNREACHED: 502,
@@ -32,10 +29,11 @@ _OF_OUTCOME = {
 
 def status_of(error: errors.VgpumgrError) -> int:
     """The status that says whose fault an error is: the request's (4xx), ours (500), a host's (502 to 504)."""
-    found = next((status for kind, status in _STATUS if isinstance(error, kind)), None)
-    if found is None and isinstance(error, errors.RequestError):
-        found = _OF_OUTCOME.get(error.outcome, 400)
-    return found or _OF_OUTCOME.get(error.outcome, 500)
+    if isinstance(error, errors.HostDeadline):
+        return 504
+    if isinstance(error, _UNKNOWN) and error.outcome != errors.Outcome.UNREACHED:
+        return 404
+    return _OF_OUTCOME.get(error.outcome, 400 if isinstance(error, errors.RequestError) else 500)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,21 +46,20 @@ class Told:
 
 
 class Site(Protocol):
-    """What is served. Both may take as long as a host does, and are called from several threads at once."""
-
-    @property
-    def documents(self) -> Collection[str]:
-        """The names of the documents, and ..."""
+    """What is served. A document or page may take as long as a host does; several threads ask for them at once."""
 
     @property
     def pages(self) -> Collection[str]:
-        """... of the pages; the first is the one at `/`."""
+        """The names of the pages; the first is the one at `/`."""
 
     def document(self, name: str, query: Query) -> Told:
         """The object of `vgpumgr NAME -o json`. It raises nothing."""
 
     def page(self, name: str, query: Query) -> tuple[str, Told]:
         """A page, and what it was made from."""
+
+    def operations(self) -> Sequence[Operation]:
+        """The documents with their parameters."""
 
     def error_page(self, error: errors.VgpumgrError) -> str:
         """A page that says what went wrong."""

@@ -17,6 +17,7 @@ from vgpumgr.cli.commands import capacity, history, look, report, reserve, usage
 from vgpumgr.cli.rows import site
 from vgpumgr.cli.settings import Answer
 from vgpumgr.controller.hosts.shared_looks import Shared, SharedLooks, copied
+from vgpumgr.web.openapi import Operation, Parameter
 from vgpumgr.web.told import Told
 from vgpumgr.wording import Command
 
@@ -60,7 +61,7 @@ class Endpoint:
                 near = names.nearest(name, takes)
                 hint = f"did you mean {near}?" if near else f"there are: {', '.join(takes)}"
                 raise errors.UsageError(f"no parameter {name!r}", hint=hint)
-            if not self.takes_one:
+            if not (self.takes_one and name == self.arguments):  # a VM's own name, of which no list is made
                 _guard_files(value)
         return (*words, *(["--"] if any(one.startswith("-") for one in arguments) else []), *arguments)
 
@@ -76,6 +77,33 @@ class Endpoint:
     def option(self, name: str) -> click.Option:
         """The command's option of that long name."""
         return next(one for one in self.command.params if isinstance(one, click.Option) and f"--{name}" in one.opts)
+
+    def operation(self, name: str) -> Operation:
+        """It in the terms of OpenAPI."""
+        named = (
+            []
+            if self.arguments is None
+            else [
+                Parameter(
+                    name=self.arguments,
+                    description=f"The command's {'argument' if self.takes_one else 'arguments'}.",
+                    is_many=not self.takes_one,
+                    is_path=self.takes_one,
+                )
+            ]
+        )
+        options = map(self.option, self.options)
+        return Operation(
+            name=name,
+            summary=" ".join(["vgpumgr", self.command.name or name, *self.words]),
+            parameters=(
+                *named,
+                *(
+                    Parameter(name=key, description=one.help or "", is_many=one.multiple)
+                    for key, one in zip(self.options, options, strict=True)
+                ),
+            ),
+        )
 
 
 ENDPOINTS = {
@@ -112,10 +140,6 @@ class Answers:
         self._answers: Shared[tuple[str, ...], tuple[Answer, float | None]] = Shared(keep_s)
 
     @property
-    def documents(self) -> Collection[str]:
-        return ENDPOINTS.keys()
-
-    @property
     def pages(self) -> Collection[str]:
         return site.PAGES.keys()
 
@@ -128,13 +152,16 @@ class Answers:
         command = Command("vgpumgr", of, *words)
         return site.html(name, told.document, command=command, age_s=told.age_s), told
 
+    def operations(self) -> tuple[Operation, ...]:
+        return tuple(endpoint.operation(name) for name, endpoint in ENDPOINTS.items())
+
     def error_page(self, error: errors.VgpumgrError) -> str:
         return site.error(error)
 
     def document(self, name: str, query: Query) -> Told:
         try:
             words = ENDPOINTS[name].argv(query)
-            answer, since = self._answers.get((name, *words), lambda: self._answer(name, words))
+            answer, since = self._answers.get((name, *words), lambda: self._answer(name, words)).get()
         except errors.VgpumgrError as error:
             return Told(document=None, error=error)
         except Exception as error:  # noqa: BLE001 -- a bug must be an answer, too
@@ -145,7 +172,7 @@ class Answers:
 
     def _answer(self, name: str, words: Sequence[str]) -> tuple[tuple[Answer, float | None], float]:
         seen: list[float] = []
-        context = self._contexts.get(None, lambda: (self._make(), time.monotonic()))
+        context = self._contexts.get(None, lambda: (self._make(), time.monotonic())).get()
         answer = Answer(context=self._looks.context(context, seen.append))
         began = time.monotonic()
         _run(ENDPOINTS[name].command, words, {**self._settings, "answer": answer})

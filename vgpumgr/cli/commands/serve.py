@@ -13,6 +13,7 @@ from vgpumgr import errors
 from vgpumgr.cli.params.durations import Duration
 from vgpumgr.cli.params.options import common_options
 from vgpumgr.cli.text import output
+from vgpumgr.cli.text.words import counted
 from vgpumgr.wording import Option, say
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ def serve(settings: Settings, *, path: Path | None, keep: float) -> int:
 
     context = build_context(settings)  # a broken inventory ends the command, and not each answer
     if settings.check:
-        output.progress(settings, f"would serve {len(context.inventory.hosts)} hosts on {path}")
+        output.progress(settings, f"would serve {counted(len(context.inventory.hosts), 'host')} on {path}")
         return 3
     answers = Answers(settings, functools.partial(build_context, replace(settings, quiet=True)), keep)
     with socket_place.listening(path) as listener:

@@ -31,14 +31,34 @@ Value = TypeVar("Value")
 Failure = TypeVar("Failure", bound=errors.VgpumgrError)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kept(Generic[Value]):
+    """What making a value came to. `since`: the time from which it counts; `until`: when it is outdated.
+
+    `made`: when it was ready. Who has waited for it takes it even if it is outdated by then.
+    """
+
+    value: Value | None
+    error: errors.VgpumgrError | None
+    since: float
+    until: float
+    made: float
+
+    def get(self) -> Value:
+        """The value. Raises the error that there is instead, a new one for each caller, who may add to it."""
+        if self.error is not None:
+            raise copied(self.error)
+        assert self.value is not None
+        return self.value
+
+
 @dataclass(slots=True)
 class _Entry(Generic[Value]):
-    """`users`: how many callers hold it. `until`: when it is outdated."""
+    """`users`: how many callers hold it."""
 
     turn: threading.Lock = field(default_factory=threading.Lock)
     users: int = 0
-    kept: Value | errors.VgpumgrError | None = None
-    until: float = 0.0
+    kept: Kept[Value] | None = None
 
 
 class Shared(Generic[Key, Value]):
@@ -54,42 +74,39 @@ class Shared(Generic[Key, Value]):
         self._entries: dict[Key, _Entry[Value]] = {}
         self._swept = clock()
 
-    def get(self, key: Key, make: Callable[[], tuple[Value, float]]) -> Value:
-        """The value of that key. `make` returns it with the time from which it counts. Raises what `make` raises."""
+    def get(self, key: Key, make: Callable[[], tuple[Value, float]]) -> Kept[Value]:
+        """What is kept for that key. `make` returns a value with the time from which it counts, or raises."""
+        came = self._clock()
         with self._turn:
-            self._sweep()
+            self._sweep(came)
             entry = self._entries.setdefault(key, _Entry())
             entry.users += 1
         try:
             with entry.turn:
-                if entry.kept is None or self._clock() >= entry.until:
-                    self._make(entry, make)
-                kept = entry.kept
+                if entry.kept is None or max(entry.kept.until, entry.kept.made) <= came:
+                    entry.kept = self._make(make)
+                return entry.kept
         finally:
             with self._turn:
                 entry.users -= 1
-        if isinstance(kept, errors.VgpumgrError):
-            raise copied(kept)
-        assert kept is not None
-        return kept
 
-    def _make(self, entry: _Entry[Value], make: Callable[[], tuple[Value, float]]) -> None:
+    def _make(self, make: Callable[[], tuple[Value, float]]) -> Kept[Value]:
         began = self._clock()
         try:
-            entry.kept, since = make()
-            entry.until = since + self._keep_s
+            value, since = make()
         except errors.VgpumgrError as error:
-            entry.kept, now = error, self._clock()
-            entry.until = now + max(self._keep_s, now - began)
+            now = self._clock()
+            return Kept(value=None, error=error, since=now, until=now + max(self._keep_s, now - began), made=now)
+        return Kept(value=value, error=None, since=since, until=since + self._keep_s, made=self._clock())
 
-    def _sweep(self) -> None:
+    def _sweep(self, now: float) -> None:
         """Forget what is outdated, so that only what is asked for takes memory."""
-        now = self._clock()
         if now - self._swept < self._keep_s:
             return
         self._swept = now
-        for key in [key for key, entry in self._entries.items() if not entry.users and entry.until <= now]:
-            del self._entries[key]
+        self._entries = {
+            key: entry for key, entry in self._entries.items() if entry.users or (entry.kept and entry.kept.until > now)
+        }
 
 
 def copied(error: Failure) -> Failure:
@@ -104,23 +121,21 @@ class SharedLooks:
 
     def __init__(self, keep_s: float, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._looks: Shared[Endpoint, tuple[Observed, float]] = Shared(keep_s, clock)
+        self._looks: Shared[Endpoint, Observed] = Shared(keep_s, clock)
 
     def context(self, context: Context, looked: Callable[[float], None]) -> Context:
         """The context with shared looks in place of connections. `looked` gets the time of each look that is used."""
 
         def connect(endpoint: Endpoint) -> Host:
-            observed, since = self._looks.get(endpoint, lambda: self._look(context, endpoint))
-            looked(since)
-            return _SeenHost(endpoint, observed)
+            kept = self._looks.get(endpoint, lambda: self._look(context, endpoint))
+            looked(kept.since)
+            return _SeenHost(endpoint, kept.get())
 
         return replace(context, connect=connect)
 
-    def _look(self, context: Context, endpoint: Endpoint) -> tuple[tuple[Observed, float], float]:
+    def _look(self, context: Context, endpoint: Endpoint) -> tuple[Observed, float]:
         with reach(context, endpoint) as link:
-            observed = link.observe(DOMAINS_AND_SAVED, wait_s=context.timing.lock_wait_s)
-        since = self._clock()
-        return (observed, since), since
+            return link.observe(DOMAINS_AND_SAVED, wait_s=context.timing.lock_wait_s), self._clock()
 
 
 class _SeenHost(Host):

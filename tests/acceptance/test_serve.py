@@ -1,0 +1,166 @@
+"""`serve` says what the commands say, reads each host once for all viewers, and takes no text for markup or for a file."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+import pytest
+
+from tests.acceptance.command import vgpumgr
+from tests.acceptance.near import NearHost, document
+from tests.acceptance.test_report import HOSTILE, Page
+from tests.unit.web.asking import ask, asked
+from vgpumgr.cli.commands.answers import ENDPOINTS, Answers
+from vgpumgr.cli.settings import Settings
+from vgpumgr.cli.wiring import build_context
+from vgpumgr.web import app
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp
+
+    from tests.acceptance.near import Near, Sites
+
+_QUIET = Settings(quiet=True)
+_OF_THE_CLOCK = ("made_at", "from", "to", "left_s")
+# A request of each address, and the command line that asks the same.
+REQUESTS = {
+    "discover": "discover",
+    "discover?hosts=kvm01": "discover kvm01",
+    "list": "list",
+    "list?named=vm01&on=kvm01": "list vm01 --on kvm01",
+    "show/vm01?on=kvm01": "show vm01 --on kvm01",
+    "profiles?fits=true": "profiles --fits",
+    "capacity": "capacity",
+    "capacity?profiles=8Q&profiles=24Q&count=100": "capacity 8Q 24Q --count 100",
+    "capacity?gpu-memory=8G&on=kvm01": "capacity --gpu-memory 8G --on kvm01",
+    "waiting": "waiting",
+    "reservations": "reserve list",
+    "report?since=1h": "report --since 1h",
+    "usage": "usage",
+    "usage?by=owner": "usage --by owner",
+    "history?limit=2": "history --limit 2",
+}
+
+
+@pytest.fixture
+def site(near_site: Sites) -> Near:
+    """A VM of each kind, a dead host, and a reservation."""
+    found = near_site({"kvm01": NearHost(vms=("vm01", HOSTILE)), "kvm02": NearHost(vms=())})
+    found.dead.add("kvm02")
+    for vm in ("vm01", HOSTILE):
+        vgpumgr(found, "attach", vm, "--profile", "8Q", "--on", "kvm01")
+    vgpumgr(found, "reserve", "--profile", "8Q", "--for", "team-a", "--on", "kvm01")
+    found.links.clear()
+    return found
+
+
+def served(keep_s: float = 60.0) -> ASGIApp:
+    return app.application(Answers(_QUIET, lambda: build_context(_QUIET), keep_s))
+
+
+def told(text: str) -> dict[str, Any]:
+    """The object, without what tells the time."""
+    found: dict[str, Any] = json.loads(
+        text, object_pairs_hook=lambda pairs: {key: value for key, value in pairs if key not in _OF_THE_CLOCK}
+    )
+    return found
+
+
+def test_each_address_says_what_its_command_says_with_a_dead_host_too(site: Near) -> None:
+    application = served()
+    assert {target.partition("?")[0].partition("/")[0] for target in REQUESTS} == ENDPOINTS.keys()
+    for target, line in REQUESTS.items():
+        answer = ask(application, f"/api/v1/{target}")
+        done = site.run(*line.split(), "-o", "json")
+        assert (answer.status, done.returncode in (0, 4, 5)) == (200, True), (target, answer.text, done.stderr)
+        assert told(answer.text) == told(done.stdout), target
+
+
+def test_fifty_viewers_read_each_host_once_and_a_dead_one_is_tried_once(
+    site: Near, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from vgpumgr.link import connection
+
+    reached: list[str] = []
+    reach = connection.connect
+    monkeypatch.setattr(
+        connection, "connect", lambda endpoint, **more: (reached.append(endpoint.host), reach(endpoint, **more))[1]
+    )
+    pages = ["/", "/waiting", "/owners", "/api/v1/list", "/api/v1/discover"]
+    answers = asyncio.run(asked(served(), pages * 10))
+    assert {answer.status for answer in answers} == {200}
+    assert {answer.headers["age"].isdigit() for answer in answers} == {True}
+    assert sorted(reached) == ["kvm01", "kvm02"]
+
+
+def test_what_is_outdated_is_read_again(site: Near) -> None:
+    application = served(keep_s=0.0)
+    for count in (1, 2):
+        ask(application, "/api/v1/list")
+        assert len(site.links) == count
+
+
+REFUSED = [
+    ("list?colour=red", 400, "no parameter 'colour'"),
+    ("list?output=yaml", 400, "no parameter 'output'"),
+    ("list?inventory=/etc", 400, "no parameter 'inventory'"),
+    ("list?named=@/etc/passwd", 400, "'@/etc/passwd' names a file"),
+    ("list?on=kvm01,%20@/etc/passwd", 400, "names a file"),
+    ("show/vm01?on=kvm01&on=@/etc/passwd", 400, "names a file"),
+    ("discover?hosts=--inventory", 404, "no host '--inventory'"),
+    ("discover?hosts=nope", 404, "no host 'nope'"),
+    ("show/vm77?on=kvm01", 404, "kvm01 has no VM 'vm77'"),
+    ("show/vm77", 502, "1 could not be read"),
+    ("show/vm01?on=kvm02", 502, "kvm02: tcp: connection refused"),
+    ("show/%00?on=kvm01", 400, "'\\x00'"),
+    ("show/@vm?on=kvm01", 404, "kvm01 has no VM '@vm'"),
+    ("capacity?profiles=8Q&count=many", 400, "'many'"),
+    ("capacity?profiles=8Q&count=1&count=2", 400, "count is given twice"),
+    ("profiles?fits=perhaps", 400, "neither true nor false"),
+    ("usage?since=401d", 400, "--since: at most 400d"),
+]
+
+
+def test_what_cannot_be_answered_is_an_error_object(site: Near) -> None:
+    del site
+    application = served()
+    for target, status, text in REFUSED:
+        answer = ask(application, f"/api/v1/{target}")
+        error = json.loads(answer.text)
+        assert set(error) == {"error", "message", "hint", "details"}, target
+        assert (answer.status, text in error["message"]) == (status, True), (target, error)
+
+
+def test_a_page_shows_a_hostile_name_as_text_and_says_which_command_shows_the_same(site: Near) -> None:
+    application = served()
+    for target in ("/", f"/vm?on=kvm01&vm={quote(HOSTILE)}", f"/vm?on=kvm01&vm={quote(HOSTILE)}x", "/waiting"):
+        answer = ask(application, target)
+        page = Page(answer.text)
+        tags = {tag for tag, _ in page.tags}
+        assert not tags & {"img", "iframe", "object", "form", "style"}, target
+        assert not {key for _, found in page.tags for key in found if key.startswith("on") or key == "style"}
+        assert [found["src"] for tag, found in page.tags if tag == "script"] == ["/static/serve.js"]
+        assert HOSTILE in page.text or target == "/waiting"
+    fleet = Page(ask(application, "/").text)
+    links = [str(found["href"]) for tag, found in fleet.tags if tag == "a"]
+    assert f"/vm?vm={quote(HOSTILE, safe='').replace('%20', '+')}&on=kvm01" in links
+    assert "The same on the command line: vgpumgr report" in fleet.text
+    assert "kvm02 was not read" in fleet.text
+
+
+def test_the_fleet_has_the_bar_of_each_gpu_in_words_and_a_vm_its_four_sides(site: Near) -> None:
+    application = served()
+    gpus = document(site, "report", code=4)["gpus"]
+    fleet = Page(ask(application, "/").text)
+    bars = [str(found["aria-label"]) for _, found in fleet.tags if found.get("role") == "img"]
+    assert len(bars) == len(gpus)
+    assert "vm01, vgpu0, A40-8Q, 8 GiB, not in use" in bars[0]
+    vm = document(site, "show", "vm01", "--on", "kvm01")["vm"]
+    text = " ".join(Page(ask(application, "/vm?vm=vm01&on=kvm01").text).text.split())
+    (claim,), (hostdev,) = vm["claims"], vm["hostdevs"]
+    assert hostdev == {"slot": "vgpu0", "device": claim["uuid"]}
+    assert f"Asked wish {claim['requested']}" in text
+    assert f"Definition device {claim['uuid']} Driver state bound type A40-8Q" in text
