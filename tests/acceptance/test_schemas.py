@@ -121,6 +121,7 @@ WITHOUT = {
     "export dashboard",
     *(f"lab {name}" for name in ("up", "down", "ssh", "reboot", "start", "hold", "load", "guest", "stop", "fault")),
     "host sudoers",
+    "serve",
 }
 
 

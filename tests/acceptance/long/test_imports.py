@@ -114,6 +114,7 @@ TABLE_OF_COMMANDS = {
     "history": case("history", STORE | TABLE),
     "export textfile": case("export textfile -", STORE | {"prometheus-client"}),
     "export prometheus": case("export prometheus --check", {"prometheus-client"}, code=3),
+    "serve": case("serve --check", INVENTORY | {"starlette", "uvicorn", "anyio", "h11"}, code=3),
     "inventory check": case("inventory check", INVENTORY | STORE),  # what the last run met
     "host sudoers": case("host sudoers kvm01 --user vgpumgr", INVENTORY),
     "install cron": case("install cron", INVENTORY | TEMPLATE),

