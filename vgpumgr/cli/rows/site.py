@@ -24,6 +24,19 @@ PAGES: Final[Mapping[str, tuple[str, str]]] = {
     "vm": ("VM", "show"),
 }
 """The title of each page, and the command whose document it shows. The first is at `/`."""
+_SIDES: Final[Mapping[str, tuple[str, Mapping[str, str]]]] = {
+    "Asked": ("claims", {"wish": "requested", "by": "by", "at": "at", "declared": "declared"}),
+    "Claim": (
+        "claims",
+        {"state": "state", "type": "type_name", "vGPU": "uuid", "function": "parent", "GPU": "gpu_uuid"},
+    ),
+    "Definition": ("hostdevs", {"device": "device"}),
+    "Driver": (
+        "vgpus",
+        {"state": "state", "type": "type_name", "vGPU": "uuid", "function": "vf", "GPU": "gpu", "held by": "holder"},
+    ),
+}
+"""Who says something of a slot: in which part of the document, and its labels with the keys there."""
 _LINKS = [("/", "Fleet"), ("/waiting", "Who waits"), ("/owners", "Owners and usage")]
 
 
@@ -62,24 +75,16 @@ def slots(vm: Row) -> dict[str, Sides]:
 
 
 def _sides(slot: str | None, vm: Row) -> Sides:
-    claim, hostdev, vgpu = (
-        [one for one in vm[part] if one["slot"] == slot] for part in ("claims", "hostdevs", "vgpus")
-    )
     return {
-        "Asked": _lines(claim, wish="requested", by="by", at="at", declared="declared"),
-        "Claim": _lines(claim, state="state", type="type_name", vgpu="uuid", function="parent", gpu="gpu_uuid"),
-        "Definition": _lines(hostdev, device="device"),
-        "Driver": _lines(
-            vgpu, state="state", type="type_name", vgpu="uuid", function="vf", gpu="gpu", held_by="holder"
-        ),
+        side: _lines([one for one in vm[part] if one["slot"] == slot], keys) for side, (part, keys) in _SIDES.items()
     }
 
 
-def _lines(rows: list[Row], **keys: str) -> dict[str, str]:
+def _lines(rows: list[Row], keys: Mapping[str, str]) -> dict[str, str]:
     """The values of the rows that are known, under their labels."""
     found: dict[str, str] = {}
     for label, key in keys.items():
         texts = [text for row in rows if (text := cells.plain(row.get(key), row)) is not None]
         if texts:
-            found[label.replace("_", " ")] = ", ".join(texts)
+            found[label] = ", ".join(texts)
     return found

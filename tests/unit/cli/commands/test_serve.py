@@ -143,7 +143,7 @@ def test_a_slot_has_all_its_sides_and_what_belongs_to_no_slot_is_not_lost() -> N
     assert pages.slots(vm) == {
         "vgpu0": {
             "Asked": {"wish": "--profile 4Q"},
-            "Claim": {"state": "bound", "type": "A40-4Q", "vgpu": "u"},
+            "Claim": {"state": "bound", "type": "A40-4Q", "vGPU": "u"},
             "Definition": {"device": "u"},
             "Driver": {},
         },
