@@ -593,7 +593,7 @@ class AlreadyRunning(VgpumgrError):
 
 
 class ExportError(VgpumgrError):
-    """Metrics cannot be exported: the file cannot be written, or the address cannot be listened on."""
+    """Nothing can be exported or served: the file cannot be written, or the address cannot be listened on."""
 
 
 class Unexpected(VgpumgrError):

@@ -8,11 +8,14 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.acceptance.command import vgpumgr
 from tests.acceptance.near import NearHost, document
 from tests.acceptance.test_report import HOSTILE, Page
 from tests.unit.web.asking import ask, asked
+from vgpumgr import errors
 from vgpumgr.cli.commands.answers import ENDPOINTS, Answers
 from vgpumgr.cli.settings import Settings
 from vgpumgr.cli.wiring import build_context
@@ -132,6 +135,28 @@ def test_what_cannot_be_answered_is_an_error_object(site: Near) -> None:
         error = json.loads(answer.text)
         assert set(error) == {"error", "message", "hint", "details"}, target
         assert (answer.status, text in error["message"]) == (status, True), (target, error)
+
+
+_TEXTS = st.one_of(
+    st.sampled_from(["kvm01", "vm01", "8Q", "7d", "@x", "-", "*", "!", "[", "~(", "a:b", "1e9", "\0"]), st.text()
+)
+
+
+def test_no_request_is_a_bug(site: Near) -> None:
+    """Any texts in place of names, numbers and times."""
+    del site
+    answers = Answers(_QUIET, lambda: build_context(_QUIET), 60.0)
+
+    @given(st.sampled_from([*ENDPOINTS]), st.data())
+    def told(name: str, data: st.DataObject) -> None:
+        endpoint = ENDPOINTS[name]
+        keys = st.sampled_from([key for key in (endpoint.arguments, *endpoint.options) if key])
+        found = answers.document(name, data.draw(st.lists(st.tuples(keys, _TEXTS), min_size=1, max_size=3)))
+        assert not isinstance(found.error, errors.Unexpected), found.error.message
+        assert (found.document is None) == (found.error is not None) or isinstance(found.error, errors.RequestError)
+        json.dumps(found.document)
+
+    told()
 
 
 def test_a_page_shows_a_hostile_name_as_text_and_says_which_command_shows_the_same(site: Near) -> None:

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.controllers import wait_until
 from vgpumgr.controller.hosts.shared_looks import Shared
 from vgpumgr.errors import Unreachable, VgpumgrError
 
@@ -44,32 +45,34 @@ def test_nobody_gets_a_value_that_is_outdated_or_makes_one_while_there_is_one(st
 
 
 def test_many_at_once_make_it_once() -> None:
-    together, calls = threading.Barrier(50), []
+    shared: Shared[str, int] = Shared(KEEP_S)
+    calls: list[int] = []
+    over = threading.Event()
 
     def make() -> tuple[int, float]:
+        assert over.wait(30)
         calls.append(1)
         return 7, 0.0  # outdated as soon as it is there: who waited for it takes it all the same
 
-    def ask(_number: int) -> int:
-        together.wait(30)
-        return shared.get("kvm01", lambda: (held.wait(30), make())[1]).get()
-
-    held = threading.Event()
-    shared: Shared[str, int] = Shared(KEEP_S)
     with ThreadPoolExecutor(50) as pool:
-        asked = [pool.submit(ask, number) for number in range(50)]
-        while shared._entries.get("kvm01") is None or shared._entries["kvm01"].users < 50:
-            threading.Event().wait(0.001)
-        held.set()
-        assert [one.result(30) for one in asked] == [7] * 50
+        asked = [pool.submit(shared.get, "kvm01", make) for _ in range(50)]
+        wait_until(lambda: "kvm01" in shared._entries and shared._entries["kvm01"].users == 50, "all who want it")
+        over.set()
+        assert [one.result(30).get() for one in asked] == [7] * 50
     assert len(calls) == 1
 
 
 def test_one_that_hangs_delays_no_other() -> None:
     shared: Shared[str, int] = Shared(KEEP_S)
     inside, over = threading.Event(), threading.Event()
+
+    def hang() -> tuple[int, float]:
+        inside.set()
+        assert over.wait(30)
+        return 1, 0.0
+
     with ThreadPoolExecutor(1) as pool:
-        hanging = pool.submit(shared.get, "kvm01", lambda: (inside.set(), over.wait(30), (1, 0.0))[2])
+        hanging = pool.submit(shared.get, "kvm01", hang)
         assert inside.wait(30)
         assert shared.get("kvm02", lambda: (2, 0.0)).get() == 2
         over.set()
