@@ -19,12 +19,15 @@ from vgpumgr import errors
 from vgpumgr.cli.commands.answers import ENDPOINTS, Answers
 from vgpumgr.cli.settings import Settings
 from vgpumgr.cli.wiring import build_context
+from vgpumgr.link import connection
 from vgpumgr.web import app
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
     from tests.acceptance.near import Near, Sites
+    from vgpumgr.core.model.endpoint import Endpoint
+    from vgpumgr.link.host import Host
 
 _QUIET = Settings(quiet=True)
 _OF_THE_CLOCK = ("made_at", "from", "to", "left_s")
@@ -85,13 +88,14 @@ def test_each_address_says_what_its_command_says_with_a_dead_host_too(site: Near
 def test_fifty_viewers_read_each_host_once_and_a_dead_one_is_tried_once(
     site: Near, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from vgpumgr.link import connection
-
     reached: list[str] = []
-    reach = connection.connect
-    monkeypatch.setattr(
-        connection, "connect", lambda endpoint, **more: (reached.append(endpoint.host), reach(endpoint, **more))[1]
-    )
+    really = connection.connect
+
+    def reach(endpoint: Endpoint, **more: Any) -> Host:
+        reached.append(endpoint.host)
+        return really(endpoint, **more)
+
+    monkeypatch.setattr(connection, "connect", reach)
     pages = ["/", "/waiting", "/owners", "/api/v1/list", "/api/v1/discover"]
     answers = asyncio.run(asked(served(), pages * 10))
     assert {answer.status for answer in answers} == {200}
