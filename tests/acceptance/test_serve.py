@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from vgpumgr.link.host import Host
 
 _QUIET = Settings(quiet=True)
-_OF_THE_CLOCK = ("made_at", "from", "to", "left_s")
+_OF_THE_CLOCK = ("made_at", "from", "to", "since", "until", "left_s")
 # A request of each address, and the command line that asks the same.
 REQUESTS = {
     "discover": "discover",
@@ -47,6 +47,7 @@ REQUESTS = {
     "report?since=1h": "report --since 1h",
     "usage": "usage",
     "usage?by=owner": "usage --by owner",
+    "advise?named=kvm01&days=2": "advise kvm01 --days 2",
     "history?limit=2": "history --limit 2",
 }
 

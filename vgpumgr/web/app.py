@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, TypeVar
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.responses import Response
 from starlette.routing import Route
 
@@ -30,6 +32,8 @@ if TYPE_CHECKING:
 
 Result = TypeVar("Result")
 
+HOSTS = ("localhost", "127.0.0.1")
+"""What a request may call this server, with any port: a tunnel's end, and what leads to the socket by itself."""
 STATIC = {"page.css": "text/css", "serve.js": "text/javascript"}
 _AT_ONCE = 64  # requests that wait for hosts; more wait for their turn
 _HEADERS = {
@@ -97,6 +101,8 @@ def application(site: Site) -> Starlette:
             Route("/static/{name}", static),
         ],
         exception_handlers={HTTPException: refused, Exception: refused},
+        # A page of another site may have its name lead to the local end of somebody's tunnel (DNS rebinding).
+        middleware=[Middleware(TrustedHostMiddleware, allowed_hosts=HOSTS, www_redirect=False)],
     )
 
 

@@ -20,9 +20,9 @@ class Response:
     text: str
 
 
-def ask(application: ASGIApp, target: str, method: str = "GET") -> Response:
-    """Send one request, and return what a client would see."""
-    return asyncio.run(_ask(application, target, method))
+def ask(application: ASGIApp, target: str, method: str = "GET", *, host: str = "localhost") -> Response:
+    """Send one request, and return what a client would see. `host`: what it calls the server."""
+    return asyncio.run(_ask(application, target, method, host))
 
 
 async def asked(application: ASGIApp, targets: list[str]) -> list[Response]:
@@ -30,7 +30,7 @@ async def asked(application: ASGIApp, targets: list[str]) -> list[Response]:
     return await asyncio.gather(*(_ask(application, target, "GET") for target in targets))
 
 
-async def _ask(application: ASGIApp, target: str, method: str) -> Response:
+async def _ask(application: ASGIApp, target: str, method: str, host: str = "localhost") -> Response:
     url, sent = urlsplit(target), list[dict[str, Any]]()
 
     async def receive() -> dict[str, Any]:
@@ -48,7 +48,7 @@ async def _ask(application: ASGIApp, target: str, method: str) -> Response:
         "raw_path": url.path.encode(),
         "query_string": url.query.encode(),
         "root_path": "",
-        "headers": [(b"host", b"localhost")],
+        "headers": [(b"host", host.encode())],
         "server": ("localhost", 80),
     }
     try:

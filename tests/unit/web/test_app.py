@@ -86,6 +86,14 @@ def test_nothing_but_reading_is_taken(target: str) -> None:
         assert "this server only reads" in one.text
 
 
+@pytest.mark.parametrize(
+    ("name", "status"),
+    [("localhost:8080", 200), ("127.0.0.1", 200), ("evil.example", 400), ("localhost.evil.example", 400)],
+)
+def test_a_page_of_another_site_whose_name_leads_here_gets_nothing(name: str, status: int) -> None:
+    assert ask(SITE, "/api/v1/list", host=name).status == status
+
+
 def test_an_error_of_the_api_is_the_commands_error_object() -> None:
     assert json.loads(ask(SITE, "/api/v1/show/none").text) == {
         "error": "UnknownVm",

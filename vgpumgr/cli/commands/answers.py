@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import click
 
 from vgpumgr import errors, names
-from vgpumgr.cli.commands import capacity, history, look, report, reserve, usage, waiting
+from vgpumgr.cli.commands import advise, capacity, history, look, report, reserve, usage, waiting
 from vgpumgr.cli.rows import site
 from vgpumgr.cli.settings import Answer
 from vgpumgr.controller.hosts.shared_looks import Shared, SharedLooks, copied
@@ -122,6 +122,7 @@ ENDPOINTS = {
     "usage": Endpoint(
         command=usage.usage, arguments="named", options=("on", "since", "idle", "idle-limit", "over", "by")
     ),
+    "advise": Endpoint(command=advise.advise, arguments="named", options=("on", "days")),
     "history": Endpoint(command=history.history, arguments="named", options=("limit", "since")),
 }
 
