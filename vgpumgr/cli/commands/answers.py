@@ -80,28 +80,20 @@ class Endpoint:
 
     def operation(self, name: str) -> Operation:
         """It in the terms of OpenAPI."""
-        named = (
-            []
-            if self.arguments is None
-            else [
-                Parameter(
-                    name=self.arguments,
-                    description=f"The command's {'argument' if self.takes_one else 'arguments'}.",
-                    is_many=not self.takes_one,
-                    is_path=self.takes_one,
-                )
-            ]
+        several = not self.takes_one
+        named = Parameter(
+            name=self.arguments or "",
+            description=f"What the command takes as its argument{'s' if several else ''}.",
+            is_many=several,
+            is_path=self.takes_one,
         )
-        options = map(self.option, self.options)
+        options = [(key, self.option(key)) for key in self.options]
         return Operation(
             name=name,
             summary=" ".join(["vgpumgr", self.command.name or name, *self.words]),
             parameters=(
-                *named,
-                *(
-                    Parameter(name=key, description=one.help or "", is_many=one.multiple)
-                    for key, one in zip(self.options, options, strict=True)
-                ),
+                *([named] if self.arguments else []),
+                *(Parameter(name=key, description=one.help or "", is_many=one.multiple) for key, one in options),
             ),
         )
 
