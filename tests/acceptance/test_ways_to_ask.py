@@ -283,7 +283,10 @@ def test_place_names_host_and_gpu_of_vms_that_do_not_exist_yet(near_fleet: Near)
 
 def test_what_two_hosts_refuse_is_told_host_by_host_and_a_hint_names_both(near_fleet: Near) -> None:
     unknown = vgpumgr(near_fleet, "attach", "vm01", "vm31", "--profile", "77Q", code=2)
-    assert "error: no GPU of these 2 hosts has a profile '77Q'\n  not served: vm01, vm31\n" in unknown.err
+    assert (
+        "error: no GPU of these 2 hosts has a profile '77Q'\n  kvm01:\n    0000:41:00.0  A40  has no 77Q" in unknown.err
+    )
+    assert "\n  not served: vm01, vm31\n" in unknown.err
     assert (
         "hint: `vgpumgr profiles kvm01` lists the profiles that it has; `vgpumgr profiles` those of all" in unknown.err
     )

@@ -50,6 +50,7 @@ class MissingProfiles:
             return errors.UnknownProfile(what, details=error.details, hint=error.hint)
         return errors.UnknownProfile(
             say("no GPU of these {} hosts has a profile {}", len(outcomes) + 1, repr(profile.text)),
+            details=[say("{}:", host.name), *(say("  {}", line) for line in error.details)],
             hint=say("{}; `{}` those of all hosts", error.hint, Command("vgpumgr", "profiles")),
         )
 
