@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.acceptance import near
 from tests.acceptance.command import vgpumgr
 from tests.acceptance.near import NearHost, document
 from tests.acceptance.test_report import HOSTILE, Page
@@ -23,9 +24,12 @@ from vgpumgr.link import connection
 from vgpumgr.web import app
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from starlette.types import ASGIApp
 
-    from tests.acceptance.near import Near, Sites
+    from tests.acceptance.near import Near
+    from tests.model.pool import Pool
     from vgpumgr.core.model.endpoint import Endpoint
     from vgpumgr.link.host import Host
 
@@ -52,16 +56,16 @@ REQUESTS = {
 }
 
 
-@pytest.fixture
-def site(near_site: Sites) -> Near:
-    """A VM of each kind, a dead host, and a reservation."""
-    found = near_site({"kvm01": NearHost(vms=("vm01", HOSTILE)), "kvm02": NearHost(vms=())})
-    found.dead.add("kvm02")
-    for vm in ("vm01", HOSTILE):
-        vgpumgr(found, "attach", vm, "--profile", "8Q", "--on", "kvm01")
-    vgpumgr(found, "reserve", "--profile", "8Q", "--for", "team-a", "--on", "kvm01")
-    found.links.clear()
-    return found
+@pytest.fixture(scope="module")
+def site(pool: Pool, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Near]:
+    """A VM of each kind, a dead host, and a reservation; the tests only read."""
+    hosts = {"kvm01": NearHost(vms=("vm01", HOSTILE)), "kvm02": NearHost(vms=())}
+    with near.site(pool, hosts, tmp_path_factory.mktemp("serve")) as found:
+        found.dead.add("kvm02")
+        for vm in ("vm01", HOSTILE):
+            vgpumgr(found, "attach", vm, "--profile", "8Q", "--on", "kvm01")
+        vgpumgr(found, "reserve", "--profile", "8Q", "--for", "team-a", "--on", "kvm01")
+        yield found
 
 
 def served(keep_s: float = 60.0) -> ASGIApp:
@@ -105,6 +109,7 @@ def test_fifty_viewers_read_each_host_once_and_a_dead_one_is_tried_once(
 
 
 def test_what_is_outdated_is_read_again(site: Near) -> None:
+    site.links.clear()
     application = served(keep_s=0.0)
     for count in (1, 2):
         ask(application, "/api/v1/list")
