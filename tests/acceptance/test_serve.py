@@ -58,12 +58,14 @@ REQUESTS = {
 
 @pytest.fixture(scope="module")
 def site(pool: Pool, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Near]:
-    """A VM of each kind, a dead host, and a reservation; the tests only read."""
-    hosts = {"kvm01": NearHost(vms=("vm01", HOSTILE)), "kvm02": NearHost(vms=())}
+    """VMs, of which one waits and one has a hostile name, a dead host, and a reservation; the tests only read."""
+    hosts = {"kvm01": NearHost(vms=("vm01", "vm02", "vm03", HOSTILE)), "kvm02": NearHost(vms=())}
     with near.site(pool, hosts, tmp_path_factory.mktemp("serve")) as found:
         found.dead.add("kvm02")
         for vm in ("vm01", HOSTILE):
             vgpumgr(found, "attach", vm, "--profile", "8Q", "--on", "kvm01")
+        vgpumgr(found, "attach", "vm02", "--profile", "48Q", "--on", "kvm01")
+        vgpumgr(found, "attach", "vm03", "--profile", "48Q", "--on", "kvm01", "--wait")
         vgpumgr(found, "reserve", "--profile", "8Q", "--for", "team-a", "--on", "kvm01")
         yield found
 
@@ -199,3 +201,11 @@ def test_the_fleet_has_the_bar_of_each_gpu_in_words_and_a_vm_its_four_sides(site
     assert hostdev == {"slot": "vgpu0", "device": claim["uuid"]}
     assert f"Asked wish {claim['requested']}" in text
     assert f"Definition device {claim['uuid']} Driver state bound type A40-8Q" in text
+
+
+def test_who_waits_is_shown_with_the_reason_of_each_gpu(site: Near) -> None:
+    (slot,) = document(site, "waiting", code=4)["slots"]
+    text = Page(ask(served(), "/waiting").text).text
+    assert len(slot["details"]) == 2
+    for said in ("Why vm03 vgpu0 waits", slot["why"], *slot["details"]):
+        assert said in text

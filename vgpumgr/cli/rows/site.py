@@ -49,9 +49,12 @@ def html(name: str, document: Row, *, command: Command, age_s: float | None) -> 
             template, values["vm_address"] = "fleet.html.j2", _vm_address
         case "vm":
             template, title, values["slots"] = "vm.html.j2", document["vm"]["name"], slots(document["vm"])
+        case "waiting":
+            template, slots_waiting = "tables.html.j2", document["slots"]
+            values |= {"tables": [page.waiting(slots_waiting)], "waiting": slots_waiting}
         case _:
-            tables = [page.waiting(document["slots"])] if name == "waiting" else [*page.used(document)]
-            template, values["tables"] = "tables.html.j2", tables
+            template = "tables.html.j2"
+            values |= {"tables": [*page.used(document)], "waiting": []}
     return _render(template, title=title, age_s=None if age_s is None else round(age_s), **values)
 
 
