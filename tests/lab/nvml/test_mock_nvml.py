@@ -222,6 +222,10 @@ def test_a_guest_with_driver_and_licence_shows_both(nvml: Nvml, make_host: Calla
     expiry = "nvmlVgpuInstanceGetLicenseInfo_v2(nvmlDeviceGetActiveVgpus(gpus[0])[0]).licenseExpiry"
     parts = ", ".join(f"{expiry}.{name}" for name in ("year", "month", "day", "hour", "min", "sec", "status"))
     assert nvml.ask(text, f"[{parts}]") == [2027, 1, 15, 8, 0, 0, 2]
+    host.driver.release(host.vm_uuid)
+    host.driver.hold(host.mdev_uuid, host.vm_uuid, "vm01")
+    version = "nvmlVgpuInstanceGetVmDriverVersion(nvmlDeviceGetActiveVgpus(gpus[0])[0])"
+    assert nvml.ask(host, version) == "Not Available", "the next start has none"
 
 
 def test_memory_in_use_is_what_running_vgpus_have(nvml: Nvml, host: Host) -> None:
