@@ -28,7 +28,7 @@ _STORE = "store.db"
 OURS = (
     *("lab.json", "key", "key.pub", "key-cert.pub", "known_hosts"),
     *(f"{name}{end}" for name in (_STORE, place.SAMPLES) for end in ("", "-wal", "-shm")),  # SQLite's
-    *(only_one.NAME, only_one.COLLECTOR),
+    *(only_one.NAME, only_one.COLLECTOR, only_one.QUOTAS),
     *_AUTHORITIES,
     *(f"{name}.pub" for name in _AUTHORITIES),
 )

@@ -211,7 +211,7 @@ def test_what_the_program_kept_beside_the_store_goes_with_the_lab(tmp_path: Path
     for database in (layout.store, place.samples_beside(layout.store)):
         for end in ("", "-wal", "-shm"):
             database.with_name(database.name + end).touch()
-    for lock in (only_one.NAME, only_one.COLLECTOR):
+    for lock in (only_one.NAME, only_one.COLLECTOR, only_one.QUOTAS):
         layout.store.with_name(lock).touch()
     layout.wipe()
     assert not layout.folder.exists()

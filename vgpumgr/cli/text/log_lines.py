@@ -42,13 +42,15 @@ _TEXT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
 
 class _Text(logging.Formatter):
-    """`17:36:08.123 kvm01: logging in`. Control characters are removed: even a host with a wrong key can send text."""
+    """`17:36:08.123 kvm01: logging in`, and any traceback. Control characters are removed: even a host with a wrong key can send text."""
 
     def format(self, record: logging.LogRecord) -> str:
         host = getattr(record, "host", None)
         if host is None:
             return folded(super().format(record))
-        return folded(f"{self.formatTime(record, '%H:%M:%S')}.{record.msecs:03.0f} {host}: {record.getMessage()}")
+        traceback = f"\n{self.formatException(record.exc_info)}" if record.exc_info else ""
+        time = f"{self.formatTime(record, '%H:%M:%S')}.{record.msecs:03.0f}"
+        return folded(f"{time} {host}: {record.getMessage()}{traceback}")
 
 
 class _Json(logging.Formatter):

@@ -134,6 +134,17 @@ def test_a_log_record_is_a_line_with_its_traceback(capsys: pytest.CaptureFixture
     assert "\nValueError: invalid literal" in line["traceback"]
 
 
+def test_people_get_the_traceback_of_a_record_about_a_host_too(capsys: pytest.CaptureFixture[str]) -> None:
+    with logging_as(Settings(verbose=1)):
+        try:
+            int("one")
+        except ValueError:
+            logging.getLogger("vgpumgr.x").exception("at once", extra={"host": "kvm01"})
+    first, *rest = capsys.readouterr().err.splitlines()
+    assert first.endswith(" kvm01: at once")
+    assert rest[-1] == "  ValueError: invalid literal for int() with base 10: 'one'"
+
+
 def test_systemds_own_name_of_the_run_is_used(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
