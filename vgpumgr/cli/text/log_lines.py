@@ -42,7 +42,10 @@ _TEXT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
 
 class _Text(logging.Formatter):
-    """`17:36:08.123 kvm01: logging in`, and any traceback. Control characters are removed: even a host with a wrong key can send text."""
+    """`17:36:08.123 kvm01: logging in`, and any traceback.
+
+    Control characters are removed: even a host with a wrong key can send text.
+    """
 
     def format(self, record: logging.LogRecord) -> str:
         host = getattr(record, "host", None)
