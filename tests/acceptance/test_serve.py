@@ -46,6 +46,8 @@ REQUESTS = {
     "capacity": "capacity",
     "capacity?profiles=8Q&profiles=24Q&count=100": "capacity 8Q 24Q --count 100",
     "capacity?gpu-memory=8G&on=kvm01": "capacity --gpu-memory 8G --on kvm01",
+    "explain?gpu-memory=8G&compare=true": "explain --gpu-memory 8G --compare",
+    "place?profile=8Q&count=2&policy=all": "place --profile 8Q --count 2 --policy all",
     "waiting": "waiting",
     "reservations": "reserve list",
     "report?since=1h": "report --since 1h",
@@ -135,6 +137,8 @@ REFUSED = [
     ("capacity?profiles=8Q&count=many", 400, "'many'"),
     ("capacity?profiles=8Q&count=1&count=2", 400, "count is given twice"),
     ("profiles?fits=perhaps", 400, "neither true nor false"),
+    ("place?profile=8Q&hold=1h", 400, "no parameter 'hold'"),
+    ("place?profile=48Q&count=9", 409, "0 of 9 find a place"),
     ("usage?since=401d", 400, "--since: at most 400d"),
 ]
 

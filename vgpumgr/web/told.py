@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from vgpumgr import errors
+from vgpumgr import errors, names
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -34,6 +34,13 @@ def status_of(error: errors.VgpumgrError) -> int:
     if isinstance(error, _UNKNOWN) and error.outcome != errors.Outcome.UNREACHED:
         return 404
     return _OF_OUTCOME.get(error.outcome, 400 if isinstance(error, errors.RequestError) else 500)
+
+
+def no_parameter(name: str, takes: Sequence[str]) -> errors.UsageError:
+    """The error for a parameter that an address does not have. `takes`: those that it has."""
+    near = names.nearest(name, takes)
+    hint = f"did you mean {near}?" if near else f"there are: {', '.join(takes)}"
+    return errors.UsageError(f"no parameter {name!r}", hint=hint)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

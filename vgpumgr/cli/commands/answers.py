@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from vgpumgr import errors, names
-from vgpumgr.cli.commands import advise, capacity, history, look, report, reserve, usage, waiting
-from vgpumgr.cli.rows import site
+from vgpumgr import errors
+from vgpumgr.cli.commands import advise, capacity, explain, history, look, place, report, reserve, usage, waiting
+from vgpumgr.cli.rows import ask, site
 from vgpumgr.cli.settings import Answer
 from vgpumgr.controller.hosts.shared_looks import Shared, SharedLooks, copied
 from vgpumgr.web.openapi import Operation, Parameter
-from vgpumgr.web.told import Told
+from vgpumgr.web.told import Told, no_parameter
 from vgpumgr.wording import Command
 
 if TYPE_CHECKING:
@@ -29,6 +29,10 @@ if TYPE_CHECKING:
     from vgpumgr.web.told import Query
 
 _INVENTORY_S = 60.0
+_WISH = (
+    *("profile", "gpu-memory", "gpu", "fgpu", "mig-profile", "series"),
+    *("usable", "max-waste", "compute", "only", "prefer"),
+)
 _FLAG = {"": True, "1": True, "true": True, "0": False, "false": False}
 
 
@@ -57,10 +61,7 @@ class Endpoint:
                 given.add(name)
                 words += self._option(name, value)
             else:
-                takes = [one for one in (self.arguments, *self.options) if one]
-                near = names.nearest(name, takes)
-                hint = f"did you mean {near}?" if near else f"there are: {', '.join(takes)}"
-                raise errors.UsageError(f"no parameter {name!r}", hint=hint)
+                raise no_parameter(name, [one for one in (self.arguments, *self.options) if one])
             if not (self.takes_one and name == self.arguments):  # a VM's own name, of which no list is made
                 _guard_files(value)
         return (*words, *(["--"] if any(one.startswith("-") for one in arguments) else []), *arguments)
@@ -108,6 +109,8 @@ ENDPOINTS = {
         arguments="profiles",
         options=("on", "count", "for", "stranded", "gpu-memory", "gpu", "fgpu", "series"),
     ),
+    "explain": Endpoint(command=explain.explain, options=(*_WISH, "on", "gpu-id", "policy", "compare")),
+    "place": Endpoint(command=place.place, options=(*_WISH, "on", "count", "policy")),
     "waiting": Endpoint(command=waiting.waiting, arguments="hosts", options=("on",)),
     "reservations": Endpoint(command=reserve.reserve, words=("list",), options=("on",)),
     "report": Endpoint(command=report.report, arguments="hosts", options=("on", "since")),
@@ -130,6 +133,7 @@ class Answers:
         self._make = make
         self._contexts: Shared[None, Context] = Shared(_INVENTORY_S)
         self._looks = SharedLooks(keep_s)
+        self._asking: Shared[None, ask.Offered] = Shared(keep_s)
         self._answers: Shared[tuple[str, ...], tuple[Answer, float | None]] = Shared(keep_s)
 
     @property
@@ -137,6 +141,8 @@ class Answers:
         return site.PAGES.keys()
 
     def page(self, name: str, query: Query) -> tuple[str, Told]:
+        if name == site.ASK:
+            return self._ask(query)
         _, of = site.PAGES[name]
         told = self.document(of, query)
         if told.error is not None or told.document is None:
@@ -144,6 +150,28 @@ class Answers:
         words = ENDPOINTS[of].argv(query)
         command = Command("vgpumgr", of, *words)
         return site.html(name, told.document, command=command, age_s=told.age_s), told
+
+    def _ask(self, query: Query) -> tuple[str, Told]:
+        try:
+            form = ask.Form.read(query)
+            offered = self._asking.get(None, self._offered).get()
+        except errors.VgpumgrError as error:
+            return site.error(error), Told(document=None, error=error)
+        answer = ask.answer(form, self.document)
+        return site.asked(form, offered, answer), answer.told
+
+    def _offered(self) -> tuple[ask.Offered, float]:
+        """What the form offers, by the same looks."""
+        from vgpumgr.controller.report import observe_fleet
+
+        now = time.monotonic()
+        context = self._looks.context(self._context(), lambda _since: None)
+        vms = {one.name for view in observe_fleet(context).views for one in view.domains}
+        has_fgpu = any(host.fgpu_per_gpu for host in context.inventory.hosts.values())
+        return ask.Offered(vms=sorted(vms), has_fgpu=has_fgpu), now
+
+    def _context(self) -> Context:
+        return self._contexts.get(None, lambda: (self._make(), time.monotonic())).get()
 
     def operations(self) -> tuple[Operation, ...]:
         return tuple(endpoint.operation(name) for name, endpoint in ENDPOINTS.items())
@@ -165,8 +193,7 @@ class Answers:
 
     def _answer(self, name: str, words: Sequence[str]) -> tuple[tuple[Answer, float | None], float]:
         seen: list[float] = []
-        context = self._contexts.get(None, lambda: (self._make(), time.monotonic())).get()
-        answer = Answer(context=self._looks.context(context, seen.append))
+        answer = Answer(context=self._looks.context(self._context(), seen.append))
         began = time.monotonic()
         _run(ENDPOINTS[name].command, words, {**self._settings, "answer": answer})
         since = min(seen, default=None)

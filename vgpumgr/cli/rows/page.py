@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from vgpumgr import pictures, templates
 from vgpumgr.cli.rows import layout
+from vgpumgr.cli.rows.gpus import EXPLAIN
 from vgpumgr.cli.rows.report import REPORT
 from vgpumgr.cli.rows.runs import WAITING
 from vgpumgr.cli.rows.usage import ADVICE, OWNERS, USAGE
@@ -73,6 +74,12 @@ def waiting(rows: Sequence[Row]) -> Table:
     """The table of the slots that wait, with the reasons."""
     columns = tuple(one for one in WAITING.columns if one.in_table or one.is_prose)
     return _table("Who waits for room", columns, rows, "No slot waits.")
+
+
+def explained(document: Row) -> Table:
+    """The table of what each GPU would grant, from the document of `explain`."""
+    none = "There is no NVIDIA GPU on these hosts."
+    return _table("Each GPU, in the order in which attach would take it", EXPLAIN.table, EXPLAIN.rows(document), none)
 
 
 def used(document: Row) -> Iterator[Table]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlencode
 
-from vgpumgr.cli.rows import cells, page
+from vgpumgr.cli.rows import ask, cells, page
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -17,11 +17,13 @@ if TYPE_CHECKING:
     Sides = dict[str, dict[str, str]]
     """What each side says of a slot: its lines by their labels."""
 
+ASK: Final = "ask"
 PAGES: Final[Mapping[str, tuple[str, str]]] = {
     "fleet": ("Fleet", "report"),
     "waiting": ("Who waits", "waiting"),
     "owners": ("Owners and usage", "report"),
     "vm": ("VM", "show"),
+    ASK: ("Ask", "explain"),
 }
 """The title of each page, and the command whose document it shows. The first is at `/`."""
 _SIDES: Final[Mapping[str, tuple[str, Mapping[str, str]]]] = {
@@ -37,7 +39,7 @@ _SIDES: Final[Mapping[str, tuple[str, Mapping[str, str]]]] = {
     ),
 }
 """Who says something of a slot: in which part of the document, and its labels with the keys there."""
-_LINKS = [("/", "Fleet"), ("/waiting", "Who waits"), ("/owners", "Owners and usage")]
+_LINKS = [("/", "Fleet"), ("/waiting", "Who waits"), ("/owners", "Owners and usage"), ("/ask", "Ask")]
 
 
 def html(name: str, document: Row, *, command: Command, age_s: float | None) -> str:
@@ -58,13 +60,31 @@ def html(name: str, document: Row, *, command: Command, age_s: float | None) -> 
     return _render(template, title=title, age_s=None if age_s is None else round(age_s), **values)
 
 
+def asked(form: ask.Form, offered: ask.Offered, answer: ask.Answer) -> str:
+    """The page with the form, and with what was answered."""
+    return _render(
+        "ask.html.j2",
+        title=PAGES[ASK][0],
+        form=form,
+        offered=offered,
+        ways=ask.WAYS,
+        page=answer.told.document,
+        error=answer.told.error,
+        answer=answer,
+        command=answer.command,
+        age_s=None if answer.told.age_s is None else round(answer.told.age_s),
+        tables=[] if answer.told.document is None else [page.explained(answer.told.document)],
+        vm_address=_vm_address,
+    )
+
+
 def error(problem: VgpumgrError) -> str:
     """A page that says what went wrong."""
     return _render("site.html.j2", title="Not shown", error=problem)
 
 
 def _render(template: str, **values: object) -> str:
-    return page.render(template, **{"links": _LINKS, "error": None, "command": None, **values})
+    return page.render(template, **{"links": _LINKS, "page": None, "error": None, "command": None, **values})
 
 
 def _vm_address(name: str, host: str) -> str:
