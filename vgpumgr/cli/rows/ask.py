@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Final
 
 from vgpumgr import errors
 from vgpumgr.cli.rows.gpus import EXPLAIN
+from vgpumgr.cli.rows.profiles import PLACES
 from vgpumgr.web.told import Told, no_parameter
 from vgpumgr.wording import Command
 
@@ -49,88 +50,67 @@ class Form:
 
     @classmethod
     def read(cls, query: Query) -> Form:
-        """The form of a request. Raises UsageError for a parameter that it does not have, or has twice."""
+        """The form of a request. Raises UsageError for a parameter that it does not have."""
         takes = [one.name for one in fields(cls)]
-        given: dict[str, str] = {}
-        for name, value in query:
-            if name not in takes:
-                raise no_parameter(name, takes)
-            if name in given:
-                raise errors.UsageError(f"{name} is given twice", hint="give it once")
-            given[name] = value if name == "vm" else value.strip()
-        return cls(**{name: value for name, value in given.items() if value or name == "amount"})
+        if unknown := next((name for name, _ in query if name not in takes), None):
+            raise no_parameter(unknown, takes)
+        typed = {name: value if name == "vm" else value.strip() for name, value in query}
+        return cls(**{name: value for name, value in typed.items() if value or name == "amount"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """What was told of it, with `explain`'s document, also if fewer than `count` find a place.
+    """What was told of it, with `explain`'s document, also if fewer find a place than were asked for.
 
-    `has`: the slots that the VM has, with what was asked for each. `host`: the VM's.
+    `host`: the VM's. `has`: its slots, with what was asked for each. `commands`: by what they do; the first asks this.
     """
 
     told: Told
-    command: Command | None = None
     host: str = ""
     has: Sequence[str] = ()
-    count: int = 1
     places: Sequence[Row] = ()
     commands: Mapping[str, Command] = field(default_factory=dict)
 
 
 def answer(form: Form, document: Document) -> Answer:
-    """Ask the commands: for a VM on its own host, else over all hosts."""
+    """Ask `explain` for a VM on its own host, else `place`, and `explain` for the reasons."""
     if form.amount is None:
         return Answer(told=Told(document=None))
-    told: list[Told] = []
-
-    def ask(name: str, query: Query) -> Row | None:
-        told.append(document(name, query))
-        return None if told[-1].error is not None else told[-1].document
-
-    host, on = "", form.on
-    has: list[str] = []
+    host, on, has = "", form.on, list[str]()
     if form.vm:
-        shown = ask("show", [("vm", form.vm), *([("on", on)] if on else [])])
-        if shown is None:
-            return Answer(told=told[-1])
-        host = on = shown["vm"]["host"]
-        has = [f"{one['slot']}, {one['requested']}" for one in shown["vm"]["claims"]]
+        shown = document("show", [("vm", form.vm), *([("on", on)] if on else [])])
+        if shown.error is not None or shown.document is None:
+            return Answer(told=shown)
+        vm: Row = shown.document["vm"]  # type: ignore[assignment]
+        host = on = vm["host"]
+        has = [f"{one['slot']}, {one['requested']}" for one in vm["claims"]]
     wish = [(form.way, form.amount), *([("on", on)] if on else [])]
-    explained = ask("explain", wish)
-    if explained is None:
-        return Answer(told=told[-1])
-    name, count = ("explain", 1) if form.vm and form.count == "1" else ("place", 0)
-    places = [{**one, "gpu": one["pci"]} for one in EXPLAIN.rows(explained) if one["rank"] == 1]
-    if name == "place":
-        told.append(document(name, [*wish, ("count", form.count)]))
-        placed: Row | None = told[-1].document
-        if placed is None or not isinstance(told[-1].error, errors.NoCapacity | None):
-            return Answer(told=told[-1])
-        count, places = placed["count"], placed["places"]
-    words = tuple(word for key, value in wish for word in (f"--{key}", value))
-    several = () if count == 1 else ("--count", form.count)
-    ages = [one.age_s for one in told if one.age_s is not None]
-    return Answer(
-        told=Told(document=explained, error=told[-1].error, age_s=max(ages, default=None)),
-        command=Command("vgpumgr", name, *words, *(several if name == "place" else ())),
-        host=host,
-        has=has,
-        count=count,
-        places=places,
-        commands=_commands(form.vm, words, several, fits=bool(places)),
-    )
+    told = document("explain", wish)
+    if told.error is not None or told.document is None:
+        return Answer(told=told)
+    places: Sequence[Row] = [{**one, "gpu": one["pci"]} for one in EXPLAIN.rows(told.document) if one["rank"] == 1]
+    several = () if form.count == "1" else ("--count", form.count)
+    if several or not form.vm:
+        placed = document("place", [*wish, ("count", form.count)])
+        if placed.document is None or not isinstance(placed.error, errors.NoCapacity | None):
+            return Answer(told=placed)
+        told, places = replace(told, error=placed.error), PLACES.rows(placed.document)
+    words = (*(word for key, value in wish for word in (f"--{key}", value)), *several)
+    commands = _commands(form, words, fits=bool(places))
+    return Answer(told=told, host=host, has=has, places=places, commands=commands)
 
 
-def _commands(vm: str, words: Sequence[str], several: Sequence[str], *, fits: bool) -> dict[str, Command]:
-    """The command lines that do it, by what they do; the first changes nothing."""
-    if vm:
-        attach = ("vgpumgr", "attach")
-        named = (*words, *several, "--", vm) if vm.startswith("-") else (vm, *words, *several)
-        look = {"See the plan, or what would help. Nothing is changed:": Command(*attach, "--check", *named)}
-        return {**look, "Attach it:": Command(*attach, *named)} if fits else look
-    look = {"For a program:": Command("vgpumgr", "place", *words, *several, "-o", "json")}
-    more = {
-        "Keep the room for 7 days, under a name:": Command("vgpumgr", "reserve", *words, *several, "--for", "team-a"),
-        "Make each VM on its host, then attach:": Command("vgpumgr", "attach", "VM", *words[:2]),
-    }
-    return {**look, **more} if fits else look
+def _commands(form: Form, words: Sequence[str], *, fits: bool) -> dict[str, Command]:
+    """The command lines that ask this, and those that do it."""
+    if not form.vm:
+        ask = {"Ask this:": Command("vgpumgr", "place", *words)}
+        keep = Command("vgpumgr", "reserve", *words, "--for", "team-a")
+        attach = Command("vgpumgr", "attach", "VM", *words[:2])
+        do = {"Keep the room for 7 days, under a name:": keep, "Make each VM on its host, then attach:": attach}
+    else:
+        vm = (*words, "--", form.vm) if form.vm.startswith("-") else (form.vm, *words)
+        name = "explain" if form.count == "1" else "place"
+        ask = {"Ask this:": Command("vgpumgr", name, *words)}
+        ask["See the plan, or what would help; nothing is changed:"] = Command("vgpumgr", "attach", "--check", *vm)
+        do = {"Attach:": Command("vgpumgr", "attach", *vm)}
+    return {**ask, **do} if fits else ask

@@ -62,20 +62,11 @@ def html(name: str, document: Row, *, command: Command, age_s: float | None) -> 
 
 def asked(form: ask.Form, offered: ask.Offered, answer: ask.Answer) -> str:
     """The page with the form, and with what was answered."""
-    return _render(
-        "ask.html.j2",
-        title=PAGES[ASK][0],
-        form=form,
-        offered=offered,
-        ways=ask.WAYS,
-        page=answer.told.document,
-        error=answer.told.error,
-        answer=answer,
-        command=answer.command,
-        age_s=None if answer.told.age_s is None else round(answer.told.age_s),
-        tables=[] if answer.told.document is None else [page.explained(answer.told.document)],
-        vm_address=_vm_address,
-    )
+    told, values = answer.told, {"form": form, "offered": offered, "ways": ask.WAYS, "answer": answer}
+    if told.document is not None:
+        values |= {"page": told.document, "tables": [page.explained(told.document)], "vm_address": _vm_address}
+        values |= {"command": next(iter(answer.commands.values())), "age_s": round(told.age_s or 0)}
+    return _render("ask.html.j2", title=PAGES[ASK][0], error=told.error, **values)
 
 
 def error(problem: VgpumgrError) -> str:
