@@ -3,11 +3,12 @@ VENV := .venv
 PY := $(VENV)/bin/python
 STAMP := $(VENV)/.installed
 PEER := .cache/peer
+BROWSER := .cache/browser
 SHELL := /bin/bash
 # Some containers forbid compiled files. Without them each worker compiles all tests, and each process of a test all of vgpumgr.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: install demo check test test-suite test-all test-shuffled coverage test-laws test-long test-lab test-docs sessions pictures schemas test-crash test-collection test-sanity test-kernel test-kernel-commit kernel-images kernel-images-commit test-kills test-gpu soak lint docs bench lock clean
+.PHONY: install demo check test test-suite test-all test-shuffled coverage test-laws test-long test-lab test-docs sessions pictures schemas test-crash test-browser test-collection test-sanity test-kernel test-kernel-commit kernel-images kernel-images-commit test-kills test-gpu soak lint docs bench lock clean
 install: $(STAMP)
 
 $(STAMP): pyproject.toml requirements.lock requirements-build.lock tools/install.sh
@@ -54,7 +55,7 @@ compiled: install
 
 # All that there is, in full doses. It takes hours: docs/testing.md says which part to run before which change.
 test-all: export VGPUMGR_EVERY_TURN := yes
-test-all: lint coverage test-laws test-suite test-long test-lab test-docs test-kills test-collection test-sanity test-kernel demo
+test-all: lint coverage test-laws test-suite test-long test-lab test-docs test-kills test-browser test-collection test-sanity test-kernel demo
 
 # The core's branch coverage is part of the promise (95 %); what lies under tests/unit/core counts for it. The tests that name their
 # cases are enough for it: the laws (hypothesis) go through the same lines a hundred times, and watched they take five times as long.
@@ -88,6 +89,18 @@ pictures: install
 # Real processes killed, hosts and connections broken (tests/crash), and every operation broken off (tests/crash/matrix).
 test-crash: install
 	$(RUN) tests/crash --durations=5 $(PYTEST_ARGS)
+
+# The pages of `serve` in Debian's Chromium. What drives it, and axe-core from npm, are taken once and kept in .cache/browser.
+test-browser: $(BROWSER)/.installed
+	PYTHONPATH=$(BROWSER)/python $(VENV)/bin/pytest tests/browser -m browser --durations=5 $(PYTEST_ARGS)
+
+$(BROWSER)/.installed: requirements-browser.lock tests/browser/package-lock.json | install
+	bash tools/install.sh $(VENV) chromium fonts-dejavu-core $$(command -v npm >/dev/null || echo npm)
+	mkdir -p $(BROWSER)
+	cp tests/browser/package*.json $(BROWSER)
+	npm ci --prefix $(BROWSER) --ignore-scripts --no-audit --no-fund --silent
+	$(VENV)/bin/pip install --quiet --disable-pip-version-check --no-deps --require-hashes --upgrade --target $(BROWSER)/python -r requirements-browser.lock
+	touch $@
 
 # The host program on this machine's own NVIDIA GPU: reads only, and says what it does not tell. Not a part of `make test`.
 test-gpu: install
@@ -158,6 +171,8 @@ lock:
 		--group build -o requirements-build.lock
 	$(VENV)/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-emit-index-url \
 		--group peer -o requirements-peer.lock
+	$(VENV)/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-emit-index-url \
+		--group browser -o requirements-browser.lock
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist

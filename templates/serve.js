@@ -21,6 +21,7 @@ function show() {
 }
 
 if (filter) {
+  filter.closest("[hidden]").hidden = false; // without this script it would do nothing
   filter.addEventListener("input", show);
   show(); // a browser may have kept the text of before
 }

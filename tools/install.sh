@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Debian packages and the virtual environment, from the lock files; may be run again and again.
-# Usage: tools/install.sh VENV
+# Usage: tools/install.sh VENV [PACKAGE…]: Debian packages that an optional suite wants besides.
 set -euo pipefail
 venv=$1
 
@@ -11,6 +11,7 @@ packages=(
   gcc libc6-dev libvirt-dev pkg-config python3 python3-dev python3-venv
   e2fsprogs fuse3 iproute2 jq libvirt-clients libvirt-daemon libvirt-daemon-system mdevctl mmdebstrap openssh-client openssh-server prometheus
   qemu-system-x86 qemu-utils sudo util-linux
+  "${@:2}"
 )
 
 missing=()
