@@ -45,11 +45,7 @@ class Site:
     @property
     def pages(self) -> list[str]:
         vms = [("vm01", "kvm01"), ("vm03", "kvm01"), (HOSTILE, "kvm01"), ("v1", "kvm03"), ("nobody", "kvm01")]
-        return ["/", "/waiting", "/owners", *(vm_page(name, host) for name, host in vms)]
-
-
-def vm_page(name: str, host: str) -> str:
-    return "/vm?" + urlencode({"vm": name, "on": host})
+        return ["/", "/waiting", "/owners", *("/vm?" + urlencode({"vm": name, "on": host}) for name, host in vms)]
 
 
 @pytest.fixture(scope="session")
@@ -75,9 +71,11 @@ def site(lab_factory: LabFactory, tmp_path_factory: pytest.TempPathFactory) -> I
         assert server.stderr.readline() == f"serving the unix socket {path}\n"
         with forwarding(path) as port:
             yield Site(lab=lab, address=f"http://127.0.0.1:{port}")
-    finally:
-        server.terminate()
+            server.terminate()
         assert server.wait(60) == 0
+    finally:
+        server.kill()
+        server.wait(60)
         server.stderr.close()
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.acceptance.command import vgpumgr
-from tests.browser.conftest import HOSTILE, vm_page
+from tests.browser.conftest import HOSTILE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,7 +22,6 @@ pytestmark = [pytest.mark.browser, pytest.mark.lab]
 AXE = Path(__file__).parents[2] / ".cache" / "browser" / "node_modules" / "axe-core" / "axe.min.js"
 LOOKS = [(width, scheme) for width in (1440, 390) for scheme in ("light", "dark")]
 _ENOUGH = 4.5  # WCAG 2.2, 1.4.3: the contrast of a text of usual size
-_TAB_LIMIT = 200
 
 # The cards of the fleet: what their bars show, and as which share of the bar.
 _CARDS = """() => [...document.querySelectorAll(".card")].map(card => {
@@ -58,7 +57,7 @@ _CONTRASTS = """() => {
 _FOCUS = """() => {
   const [one, style] = [document.activeElement, getComputedStyle(document.activeElement)];
   const seen = style.outlineStyle !== "none" && parseFloat(style.outlineWidth) >= 2;
-  return one === document.body ? null : [one.getAttribute("href") ?? one.id ?? one.className, seen];
+  return [one.getAttribute("href") ?? one.id ?? one.className, seen];
 }"""
 _REACHABLE = """() => [...document.querySelectorAll("a[href], input, [tabindex='0']")]
   .map(one => one.getAttribute("href") ?? one.id ?? one.className)"""
@@ -149,13 +148,11 @@ def test_tab_reaches_every_link_and_field_and_focus_is_seen(chromium: Any, site:
     for target in site.pages:
         with opened(chromium, site, target) as page:
             reached: list[list[Any]] = []
-            while len(reached) < _TAB_LIMIT:
+            wanted = page.evaluate(_REACHABLE)
+            for _ in wanted:
                 page.keyboard.press("Tab")
-                focus = page.evaluate(_FOCUS)
-                if focus is None:
-                    break
-                reached.append(focus)
-            assert reached == [[one, True] for one in page.evaluate(_REACHABLE)], target
+                reached.append(page.evaluate(_FOCUS))
+            assert reached == [[one, True] for one in wanted], target
 
 
 def test_without_scripts_the_pages_are_complete(chromium: Any, site: Site) -> None:
@@ -175,4 +172,3 @@ def test_a_hostile_name_is_text(chromium: Any, site: Site) -> None:
         assert page.locator("h1").inner_text() == HOSTILE
         assert page.title() == f"{HOSTILE} · vgpumgr"
         assert page.locator("img").count() == 0
-        assert page.url.endswith(vm_page(HOSTILE, "kvm01"))
