@@ -67,12 +67,17 @@ _REACHABLE = """() => [...document.querySelectorAll("a[href], input, [tabindex='
 def opened(chromium: Any, site: Site, target: str, *, width: int = 1440, **more: Any) -> Iterator[Any]:
     """A page. Whatever the browser complains of, each dialog, and each request to elsewhere is an error."""
     wrong: list[str] = []
+
+    def refuse(dialog: Any) -> None:
+        wrong.append(f"dialog: {dialog.message}")
+        dialog.dismiss()
+
     context = chromium.new_context(base_url=site.address, viewport={"width": width, "height": 900}, **more)
     try:
         page = context.new_page()
         page.on("console", lambda one: wrong.append(f"console: {one.type}: {one.text}"))
         page.on("pageerror", lambda one: wrong.append(f"script: {one}"))
-        page.on("dialog", lambda one: (wrong.append(f"dialog: {one.message}"), one.dismiss()))
+        page.on("dialog", refuse)
         page.on(
             "request", lambda one: wrong.append(one.url) if not one.url.startswith((site.address, "data:")) else None
         )

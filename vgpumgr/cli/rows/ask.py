@@ -76,19 +76,15 @@ def answer(form: Form, document: Document) -> Answer:
     """Ask `explain` for a VM on its own host, else `place`, and `explain` for the reasons."""
     if form.amount is None:
         return Answer(told=Told(document=None))
-    host, on, has = "", form.on, list[str]()
-    if form.vm:
-        shown = document("show", [("vm", form.vm), *([("on", on)] if on else [])])
-        if shown.error is not None or shown.document is None:
-            return Answer(told=shown)
-        vm: Row = shown.document["vm"]  # type: ignore[assignment]
-        host = on = vm["host"]
-        has = [f"{one['slot']}, {one['requested']}" for one in vm["claims"]]
+    about = _about_vm(form, document) if form.vm else Answer(told=Told(document={}))
+    if about.told.document is None:
+        return about
+    on = about.host or form.on
     wish = [(form.way, form.amount), *([("on", on)] if on else [])]
     told = document("explain", wish)
     if told.error is not None or told.document is None:
         return Answer(told=told)
-    places: Sequence[Row] = [{**one, "gpu": one["pci"]} for one in EXPLAIN.rows(told.document) if one["rank"] == 1]
+    places = _first(told.document)
     several = () if form.count == "1" else ("--count", form.count)
     if several or not form.vm:
         placed = document("place", [*wish, ("count", form.count)])
@@ -96,8 +92,21 @@ def answer(form: Form, document: Document) -> Answer:
             return Answer(told=placed)
         told, places = replace(told, error=placed.error), PLACES.rows(placed.document)
     words = (*(word for key, value in wish for word in (f"--{key}", value)), *several)
-    commands = _commands(form, words, fits=bool(places))
-    return Answer(told=told, host=host, has=has, places=places, commands=commands)
+    return replace(about, told=told, places=places, commands=_commands(form, words, fits=bool(places)))
+
+
+def _first(document: Row) -> Sequence[Row]:
+    """Where the vGPU would go, by `explain`; nowhere if no GPU takes it."""
+    return [{**one, "gpu": one["pci"]} for one in EXPLAIN.rows(document) if one["rank"] == 1]
+
+
+def _about_vm(form: Form, document: Document) -> Answer:
+    """Where the VM is, and what it has; without a document: why that is not known."""
+    shown = document("show", [("vm", form.vm), *([("on", form.on)] if form.on else [])])
+    if shown.error is not None or shown.document is None:
+        return Answer(told=replace(shown, document=None))
+    vm: Row = shown.document["vm"]  # type: ignore[assignment]
+    return Answer(told=shown, host=vm["host"], has=[f"{one['slot']}, {one['requested']}" for one in vm["claims"]])
 
 
 def _commands(form: Form, words: Sequence[str], *, fits: bool) -> dict[str, Command]:
