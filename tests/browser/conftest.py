@@ -45,7 +45,14 @@ class Site:
     @property
     def pages(self) -> list[str]:
         vms = [("vm01", "kvm01"), ("vm03", "kvm01"), (HOSTILE, "kvm01"), ("v1", "kvm03"), ("nobody", "kvm01")]
-        return ["/", "/waiting", "/owners", *("/vm?" + urlencode({"vm": name, "on": host}) for name, host in vms)]
+        return [
+            "/",
+            "/waiting",
+            "/owners",
+            "/ask",
+            "/ask?way=gpu&amount=0.5",
+            *("/vm?" + urlencode({"vm": name, "on": host}) for name, host in vms),
+        ]
 
 
 @pytest.fixture(scope="session")

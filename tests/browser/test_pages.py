@@ -59,7 +59,7 @@ _FOCUS = """() => {
   const seen = style.outlineStyle !== "none" && parseFloat(style.outlineWidth) >= 2;
   return [one.getAttribute("href") ?? one.id ?? one.className, seen];
 }"""
-_REACHABLE = """() => [...document.querySelectorAll("a[href], input, [tabindex='0']")]
+_REACHABLE = """() => [...document.querySelectorAll("a[href], input, select, button, [tabindex='0']")]
   .map(one => one.getAttribute("href") ?? one.id ?? one.className)"""
 
 
@@ -169,6 +169,16 @@ def test_without_scripts_the_pages_are_complete(chromium: Any, site: Site) -> No
                 texts.append(text.replace(age.inner_text(), "AGE") if age.count() else text)
                 assert page.get_by_role("searchbox").count() == (scripts and target == "/"), "a field that does nothing"
         assert texts[0].replace("Only GPUs with this text:", "").split() == texts[1].split(), target
+
+
+def test_who_asks_for_half_a_gpu_is_told_where_it_would_be(chromium: Any, site: Site) -> None:
+    (place,) = json.loads(vgpumgr(site.lab, "place", "--gpu", "0.5", "-o", "json", code=4).out)["places"]
+    with opened(chromium, site, "/ask") as page:
+        page.get_by_label("How much").fill("0.5")
+        page.get_by_role("button", name="Ask").click()
+        said = page.locator(".answer").inner_text()
+        assert f"{place['type_name']} on {place['host']}, GPU {place['gpu']}." in said
+        assert "vgpumgr place --gpu 0.5" in page.locator("main").inner_text()
 
 
 def test_a_hostile_name_is_text(chromium: Any, site: Site) -> None:
