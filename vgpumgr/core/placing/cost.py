@@ -31,9 +31,8 @@ def usual_sizes(snapshot: HostSnapshot, ask: Ask) -> Mapping[int, int]:
     They come from the inventory or the journal, or else from the vGPUs that exist. Each size of the host's boards is
     counted once more.
     """
-    sizes: Counter[int] = Counter(
-        {one.size_mib or 0: 1 for gpu in snapshot.gpus for one in resolve.one_of_each_size(gpu)}
-    )
+    of_each_size = {id(one): one for one in map(resolve.one_of_each_size, snapshot.gpus)}  # like boards share theirs
+    sizes: Counter[int] = Counter({one.size_mib or 0: 1 for kinds in of_each_size.values() for one in kinds})
     asked: Counter[int] = Counter()
     for wish, count in ask.usual.items():
         asked[_size_of(snapshot, ask, wish) or 0] += count

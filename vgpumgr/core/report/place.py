@@ -96,21 +96,21 @@ def places(views: Sequence[HostView], wish: Wish, conditions: Conditions, policy
     Each vGPU is placed on what those before it leave; if several GPUs are equal, the first host's is taken. What a GPU
     costs is judged by what is usual on its own host, as attach judges it.
     """
-    usual: Counter[int] = Counter()
-    for view in views:
-        usual.update(cost.usual_sizes(view.snapshot, resolve.Ask.at_host(view, wish, conditions)))
-    fleet = Fleet(usual=usual)
     starts = itertools.accumulate((len(view.snapshot.gpus) for view in views), initial=0)
     hosts = [_Host(view, first) for view, first in zip(views, starts, strict=False)]
+    usual: Counter[int] = Counter()
     offers = _Offers()
     for host in hosts:
-        offers.renew(host, _offers(host, wish, conditions))
+        fleet, found = _offers(host, wish, conditions)
+        usual.update(fleet.usual)
+        offers.renew(host, found)
+    fleet = Fleet(usual=usual)
     chosen: list[Place] = []
     while len(chosen) < count and (best := offers.best(policy, fleet)) is not None:
         host, spot, candidate = best
         chosen.append(_place(host.view, spot, candidate, policy, len(chosen) + 1))
         host.view = simulate.apply(host.view, how_many.steps_of(host.view, spot, len(chosen)))
-        offers.renew(host, _offers(host, wish, conditions))
+        offers.renew(host, _offers(host, wish, conditions)[1])
     return chosen
 
 
@@ -134,12 +134,13 @@ def next_on(
     return None
 
 
-def _offers(host: _Host, wish: Wish, conditions: Conditions) -> tuple[tuple[Spot, Candidate], ...]:
+def _offers(host: _Host, wish: Wish, conditions: Conditions) -> tuple[Fleet, tuple[tuple[Spot, Candidate], ...]]:
+    """What is usual on a host, and what its GPUs offer."""
     view = host.view
     ask, barred = resolve.Ask.at_host(view, wish, conditions), sharing.barred_functions(view)
     spots, _ = placement.spots_of(view.snapshot, ask, barred=barred)
     fleet = Fleet(usual=cost.usual_sizes(view.snapshot, ask))
-    return tuple(
+    return fleet, tuple(
         (spot, placement.as_candidate(view.snapshot, spot, fleet, first=host.first))
         for spot in spots
         if how_many.shut_to_every_vm(view, spot.gpu, spot.parent) is None
