@@ -19,7 +19,7 @@ from starlette.routing import Route
 
 from vgpumgr import errors, resources
 from vgpumgr.documents import error as error_documents
-from vgpumgr.web import openapi
+from vgpumgr.web import openapi, viewer
 from vgpumgr.web.openapi import API
 from vgpumgr.web.told import Told, status_of
 
@@ -60,14 +60,14 @@ def application(site: Site) -> Starlette:
     def document(name: str) -> Callable[[Request], Awaitable[Response]]:
         async def answer(request: Request) -> Response:
             query = [*request.path_params.items(), *request.query_params.multi_items()]
-            told = await away(lambda: site.document(name, query))
+            told = await away(lambda: site.document(name, query, viewer.of(request)))
             return _json(told)
 
         return answer
 
     def page(name: str) -> Callable[[Request], Awaitable[Response]]:
         async def answer(request: Request) -> Response:
-            text, told = await away(lambda: site.page(name, request.query_params.multi_items()))
+            text, told = await away(lambda: site.page(name, request.query_params.multi_items(), viewer.of(request)))
             return _answer(text, _HTML, _status(told), told.age_s)
 
         return answer

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
     from vgpumgr.web.openapi import Operation
+    from vgpumgr.web.viewer import Viewer
 
     Query = Sequence[tuple[str, str]]
     """The parameters of a request, in its order; a name may occur several times."""
@@ -59,10 +60,10 @@ class Site(Protocol):
     def pages(self) -> Collection[str]:
         """The names of the pages; the first is the one at `/`."""
 
-    def document(self, name: str, query: Query) -> Told:
-        """The object of `vgpumgr NAME -o json`. It raises nothing."""
+    def document(self, name: str, query: Query, viewer: Viewer) -> Told:
+        """The object of `vgpumgr NAME -o json`, for that viewer. It raises nothing."""
 
-    def page(self, name: str, query: Query) -> tuple[str, Told]:
+    def page(self, name: str, query: Query, viewer: Viewer) -> tuple[str, Told]:
         """A page, and what it was made from."""
 
     def operations(self) -> Sequence[Operation]:

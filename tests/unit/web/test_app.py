@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from vgpumgr.web.told import Query
+    from vgpumgr.web.viewer import Viewer
 
 
 class Made:
@@ -30,15 +31,15 @@ class Made:
             Operation(name="show", summary="", parameters=(Parameter(name="vm", description="", is_path=True),)),
         )
 
-    def document(self, name: str, query: Query) -> Told:
+    def document(self, name: str, query: Query, viewer: Viewer) -> Told:
         if ("vm", "none") in query:
             return Told(document=None, error=errors.UnknownVm("no VM none", hint="look"))
         if ("vm", "bug") in query:
             raise RuntimeError("a bug")
         return Told(document={"name": name, "query": [*map(list, query)]}, age_s=1.2)
 
-    def page(self, name: str, query: Query) -> tuple[str, Told]:
-        told = self.document(name, query)
+    def page(self, name: str, query: Query, viewer: Viewer) -> tuple[str, Told]:
+        told = self.document(name, query, viewer)
         return f"<p>{name}", told
 
     def error_page(self, error: errors.VgpumgrError) -> str:

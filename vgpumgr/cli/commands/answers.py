@@ -19,6 +19,7 @@ from vgpumgr.cli.settings import Answer
 from vgpumgr.controller.hosts.shared_looks import Shared, SharedLooks, copied
 from vgpumgr.web.openapi import Operation, Parameter
 from vgpumgr.web.told import Told, no_parameter
+from vgpumgr.web.viewer import LOCAL
 from vgpumgr.wording import Command
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from vgpumgr.cli.settings import Settings
     from vgpumgr.controller.context import Context
     from vgpumgr.web.told import Query
+    from vgpumgr.web.viewer import Viewer
 
 _INVENTORY_S = 60.0
 _WISH = (
@@ -140,24 +142,24 @@ class Answers:
     def pages(self) -> Collection[str]:
         return site.PAGES.keys()
 
-    def page(self, name: str, query: Query) -> tuple[str, Told]:
+    def page(self, name: str, query: Query, viewer: Viewer = LOCAL) -> tuple[str, Told]:
         if name == site.ASK:
-            return self._ask(query)
+            return self._ask(query, viewer)
         _, of = site.PAGES[name]
-        told = self.document(of, query)
+        told = self.document(of, query, viewer)
         if told.error is not None or told.document is None:
             return site.error(told.error or errors.UnknownName("nothing was answered")), told
         words = ENDPOINTS[of].argv(query)
         command = Command("vgpumgr", of, *words)
         return site.html(name, told.document, command=command, age_s=told.age_s), told
 
-    def _ask(self, query: Query) -> tuple[str, Told]:
+    def _ask(self, query: Query, viewer: Viewer) -> tuple[str, Told]:
         try:
             form = ask.Form.read(query)
             offered = self._asking.get(None, self._offered).get()
         except errors.VgpumgrError as error:
             return site.error(error), Told(document=None, error=error)
-        answer = ask.answer(form, self.document)
+        answer = ask.answer(form, lambda name, asked: self.document(name, asked, viewer))
         return site.asked(form, offered, answer), answer.told
 
     def _offered(self) -> tuple[ask.Offered, float]:
@@ -179,7 +181,7 @@ class Answers:
     def error_page(self, error: errors.VgpumgrError) -> str:
         return site.error(error)
 
-    def document(self, name: str, query: Query) -> Told:
+    def document(self, name: str, query: Query, viewer: Viewer = LOCAL) -> Told:  # noqa: ARG002 -- all see the same
         try:
             words = ENDPOINTS[name].argv(query)
             answer, since = self._answers.get((name, *words), lambda: self._answer(name, words)).get()
