@@ -24,7 +24,7 @@ class Viewer:
 
 
 LOCAL: Final = Viewer()
-"""Whoever may connect to the socket: everything is allowed to that person that the server does at all."""
+"""A person who may connect to the socket may do all that the server does."""
 
 
 def of(request: Request) -> Viewer:
