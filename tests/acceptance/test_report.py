@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from tests.acceptance.near import Near, Sites
 
-HOSTILE = "<img src=x onerror=alert(1)>|[a](b)"
+HOSTILE = '"><img src=x onerror=alert(1)>|[a](b)'
 
 
 class Page(html.parser.HTMLParser):

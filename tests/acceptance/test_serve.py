@@ -158,6 +158,15 @@ _TEXTS = st.one_of(
 )
 
 
+def test_a_bug_in_a_command_is_an_error_object_and_its_traceback_is_printed(
+    site: Near, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(ENDPOINTS["waiting"].command, "callback", lambda **_: 1 // 0)
+    answer = ask(served(), "/api/v1/waiting")
+    assert (answer.status, json.loads(answer.text)["error"]) == (500, "Unexpected")
+    assert [(one.levelname, one.exc_info is not None) for one in caplog.records] == [("CRITICAL", True)]
+
+
 def test_no_request_is_a_bug(site: Near) -> None:
     """Any texts in place of names, numbers and times."""
     del site

@@ -117,7 +117,7 @@ def _refusal(request: Request, status: int, error: Exception) -> errors.VgpumgrE
                 f"{request.method} is not taken: this server only reads", hint="GET and HEAD are answered"
             )
         case _:
-            logger.error("unexpected", exc_info=error)
+            logger.critical("%s: unexpected", request.url.path, exc_info=error)
             return errors.Unexpected.of(error, about=request.url.path)
 
 

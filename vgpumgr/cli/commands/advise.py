@@ -40,8 +40,9 @@ def advise(settings: Settings, *, chosen: tuple[str, ...], days: int, on: str | 
       vgpumgr advise kvm01 --days 30
       vgpumgr advise 'web*' -o json
 
-    Each advice says why, what it frees, and which command does it. It rests on the samples of `collect`. Where less
-    than 95 % of the time is known, or a vGPU was attached since, there is no advice about it, and a warning says why.
+    Each piece of advice says why, what it frees, and which command does it. It rests on the samples of `collect`.
+    Where less than 95 % of the time is known, or a vGPU was attached since, there is no advice about it, and a warning
+    says why.
     See `vgpumgr docs advise`.
     """
     from vgpumgr.cli.wiring import build_context

@@ -6,6 +6,7 @@ named here are taken: no client names a file, an inventory or an output.
 
 from __future__ import annotations
 
+import logging
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from vgpumgr.web.told import Query
     from vgpumgr.web.viewer import Viewer
 
+logger = logging.getLogger(__name__)
 _INVENTORY_S = 60.0
 _WISH = (
     *("profile", "gpu-memory", "gpu", "fgpu", "mig-profile", "series"),
@@ -187,7 +189,8 @@ class Answers:
             answer, since = self._answers.get((name, *words), lambda: self._answer(name, words)).get()
         except errors.VgpumgrError as error:
             return Told(document=None, error=error)
-        except Exception as error:  # noqa: BLE001 -- a bug must be an answer, too
+        except Exception as error:  # a bug must be an answer, too
+            logger.critical("%s: unexpected", name, exc_info=error)
             return Told(document=None, error=errors.Unexpected.of(error, about=name))
         failed = next((one for one in answer.errors if isinstance(one, errors.RequestError)), None)
         age_s = None if since is None else max(0.0, time.monotonic() - since)

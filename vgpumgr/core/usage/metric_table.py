@@ -43,7 +43,7 @@ _BUSY = "Seconds of full use of the GPU's {}: share times duration; each measure
 
 VGPU_INFO = _gauge(
     "vgpu_info",
-    (*VGPU, "type_name", "type_id", "vgpu_uuid", "vm_uuid", "vf", "origin", "guest_driver"),
+    (*VGPU, "type_name", "type_id", "vgpu_uuid", "vm_uuid", "vf", "origin"),
     "1",
     "A vGPU and its constant properties; always 1, for joins",
     MAY_CHANGE,
@@ -68,6 +68,13 @@ VGPU_ENTITLED = _gauge(
 )
 VGPU_FRAMEBUFFER_USED = _gauge("vgpu_framebuffer_used_bytes", VGPU, "bytes", "Framebuffer in use by the VM")
 VGPU_FRAMEBUFFER_SIZE = _gauge("vgpu_framebuffer_size_bytes", VGPU, "bytes", "Framebuffer of the vGPU's type")
+VGPU_GUEST_DRIVER = _gauge(
+    "vgpu_guest_driver_info",
+    (*VGPU, "version"),
+    "1",
+    "The version of NVIDIA's driver in the running VM; always 1, for joins; absent if unknown",
+    MAY_CHANGE,
+)
 VGPU_LICENSED = _gauge(
     "vgpu_licensed", VGPU, "1", "Whether the driver in the VM has its licence: 1 or 0; absent if unknown"
 )
@@ -163,7 +170,7 @@ BUILD_INFO = _gauge("build_info", ("version", "python"), "1", "The exporting pro
 METRICS: tuple[Metric, ...] = (
     *(VGPU_INFO, VGPU_RUNNING, VGPU_SM, VGPU_MEMORY, VGPU_ENCODER, VGPU_DECODER),
     *(VGPU_SM_BUSY, VGPU_MEMORY_BUSY, VGPU_ENCODER_BUSY, VGPU_DECODER_BUSY, VGPU_OBSERVED),
-    *(VGPU_ENTITLED, VGPU_FRAMEBUFFER_USED, VGPU_FRAMEBUFFER_SIZE, VGPU_LICENSED),
+    *(VGPU_ENTITLED, VGPU_FRAMEBUFFER_USED, VGPU_FRAMEBUFFER_SIZE, VGPU_GUEST_DRIVER, VGPU_LICENSED),
     *(VGPU_LICENSE_EXPIRY, VGPU_SAMPLE),
     *(GPU_INFO, GPU_SM, GPU_MEMORY, GPU_FRAMEBUFFER_USED, GPU_FRAMEBUFFER_SIZE, GPU_VGPUS, GPU_RUNNING),
     *(HOST_UP, HOST_DURATION, HOST_SAMPLE, COLLECT_ERRORS, COLLECT_LAST),

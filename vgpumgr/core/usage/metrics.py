@@ -187,8 +187,7 @@ def _of_vgpu(labels: tuple[str, ...], members: Sequence[_Member], counters: Coun
     # A vGPU whose VM is off uses nothing and is left out of the sums; if all are off, nothing is reported.
     awake = [member for member in members if member.vgpu.state != OFF]
     constants = [
-        (vgpu.type_name, _number(vgpu.type_id), vgpu.uuid, vgpu.vm_uuid, vgpu.vf, vgpu.origin, _driver(vgpu))
-        for vgpu in vgpus
+        (vgpu.type_name, _number(vgpu.type_id), vgpu.uuid, vgpu.vm_uuid, vgpu.vf, vgpu.origin) for vgpu in vgpus
     ]
     yield _Row(table.VGPU_INFO, (*labels, *map(_common, zip(*constants, strict=True))), 1)
     yield _Row(table.VGPU_RUNNING, labels, _runs(vgpus))
@@ -204,17 +203,15 @@ def _of_vgpu(labels: tuple[str, ...], members: Sequence[_Member], counters: Coun
 
 
 def _of_guests(labels: tuple[str, ...], guests: Sequence[Guest | None]) -> Iterator[_Row]:
-    """Whether all have their licence, and when the first of them expires."""
+    """The driver, if all have the same, whether all have their licence, and when the first of them expires."""
+    driver = _common([None if guest is None else guest.driver for guest in guests])
+    yield _Row(table.VGPU_GUEST_DRIVER, (*labels, driver), 1 if driver else None)
     licenses = {None if guest is None else guest.license for guest in guests}
     licensed = None if licenses <= {None} else int(licenses == {LICENSED})
     yield _Row(table.VGPU_LICENSED, labels, licensed)
     times = [guest.license_expires for guest in guests if guest is not None and guest.license_expires is not None]
     expires = min((datetime.fromisoformat(time).timestamp() for time in times), default=None)
     yield _Row(table.VGPU_LICENSE_EXPIRY, labels, expires)
-
-
-def _driver(vgpu: VgpuReading) -> str | None:
-    return None if vgpu.guest is None else vgpu.guest.driver
 
 
 def _of_engines(labels: tuple[str, ...], awake: Sequence[_Member], counters: Counters | None) -> Iterator[_Row]:

@@ -113,7 +113,7 @@ def test_a_vm_has_its_licence_if_all_of_its_vgpus_say_so(
     found = lines(made_up.latest(made_up.one_round(made_up.gpu(*vgpus))))
     assert value(found, "vgpu_licensed", vm="vm01") == licensed
     assert value(found, "vgpu_license_expiry_timestamp_seconds", vm="vm01") == expires
-    assert value(found, "vgpu_info", vm="vm01", guest_driver="570.1" if guests[0] else "") == 1
+    assert value(found, "vgpu_guest_driver_info", vm="vm01", version="570.1") == (1 if guests[0] else None)
 
 
 def test_an_engine_that_measured_nothing_is_0_and_one_that_the_driver_does_not_tell_of_is_absent() -> None:
@@ -232,7 +232,7 @@ def test_any_name_of_a_vm_can_be_told() -> None:
 
 def test_labels_of_values_are_the_key_and_nothing_else() -> None:
     for metric in metric_table.METRICS:
-        if metric.name.startswith("vgpumgr_vgpu_") and metric is not metric_table.VGPU_INFO:
+        if metric.name.startswith("vgpumgr_vgpu_") and not metric.name.endswith("_info"):
             assert metric.labels == ("host", "gpu", "vm", "slot")
         if metric.name.startswith("vgpumgr_gpu_") and metric is not metric_table.GPU_INFO:
             assert metric.labels == ("host", "gpu")
