@@ -23,7 +23,6 @@ HERE = Path(__file__)
 # Module → the test, elsewhere, that proves it. The list may only get shorter.
 ELSEWHERE = {
     "vgpumgr.controller.adopt": "acceptance/long/test_lost_ledger.py",
-    "vgpumgr.controller.advise": "acceptance/test_advise.py",
     "vgpumgr.controller.install_files": "unit/cli/commands/test_nightly.py",
     "vgpumgr.controller.of_board": "acceptance/test_of_board.py",
     "vgpumgr.controller.site_report": "acceptance/test_report.py",
