@@ -87,6 +87,19 @@ def test_the_playbook_attach_takes_one_vm_or_many(plays: Plays) -> None:
     ]
 
 
+def test_the_playbook_monitoring_writes_what_export_prints_where_it_is_told_to(plays: Plays, tmp_path: Path) -> None:
+    monitoring = ("vgpumgr.kvm.monitoring", "-e", f"dashboards={tmp_path}")
+    assert plays.play(*monitoring).code == 0
+    names = ("fleet", "host", "vm", "owners")
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(f"vgpumgr-{name}.json" for name in names)
+    both = plays.play(*monitoring, "-e", f"rules={tmp_path}")
+    assert (both.code, [result["changed"] for result in both.results if "dest" in result]) == (0, [False] * 4 + [True])
+    assert (tmp_path / "vgpumgr.yml").read_text() == plays.lab.run("export", "rules").stdout
+    for name in names:
+        printed = plays.lab.run("export", "dashboard", name).stdout
+        assert json.loads((tmp_path / f"vgpumgr-{name}.json").read_text()) == json.loads(printed)
+
+
 def test_nightly_gives_what_is_declared_and_takes_nothing_away_unless_told(plays: Plays) -> None:
     plays.task("vgpu", {"name": "vm01", "state": "absent"})
     with declared(plays, "vm07", "vm08"):
