@@ -51,7 +51,14 @@ def test_the_artifact_holds_what_users_need_and_nothing_of_ours(collection: Buil
     with tarfile.open(collection.artifact) as archive:
         names = set(archive.getnames())
     assert {f"plugins/{kind}/{name}.py" for kind in ("modules", "action") for name in MODULES} <= names
-    assert {"COPYING", "README.md", "meta/runtime.yml", "playbooks/attach.yml", "playbooks/nightly.yml", "playbooks/monitoring.yml"} <= names
+    assert {
+        "COPYING",
+        "README.md",
+        "meta/runtime.yml",
+        "playbooks/attach.yml",
+        "playbooks/nightly.yml",
+        "playbooks/monitoring.yml",
+    } <= names
     assert not [name for name in names if re.search(r"ansible-lint|__pycache__|\.pyc$|tests/output|\.tar", name)]
 
 
