@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from itertools import count
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from vgpumgr.core import step as steps
 from vgpumgr.core.driver import mig as driver_mig
@@ -23,17 +23,19 @@ from vgpumgr.core.placing import division, free_places, instances
 from vgpumgr.core.step.base import ImpossibleStepError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from vgpumgr.core.driver.modes import Mode
     from vgpumgr.core.model.functions import Parent
     from vgpumgr.core.model.mig import Mig, OurInstance
-    from vgpumgr.core.model.snapshot import Gpu, HostSnapshot, Places
+    from vgpumgr.core.model.snapshot import Active, Gpu, Handle, HostSnapshot, Places, Qemu
     from vgpumgr.core.model.vgpu import VgpuSpec
     from vgpumgr.core.model.view import HostView
-    from vgpumgr.names import GpuUuid
+    from vgpumgr.names import GpuUuid, VmUuid
 
-__all__ = ["ImpossibleStepError", "after", "apply", "apply_one", "cleared", "in_mode", "with_creatable"]
+__all__ = ["ImpossibleStepError", "after", "apply", "apply_one", "cleared", "in_mode", "shut_down", "with_creatable"]
+
+_Held = TypeVar("_Held", "Active", "Handle", "Qemu")
 
 
 def apply(view: HostView, steps: Sequence[steps.Step]) -> HostView:
@@ -55,6 +57,20 @@ def apply_one(view: HostView, step: steps.Step) -> HostView:
     if isinstance(step, steps.CreateVgpu):
         planned |= {(step.vgpu.vm, step.vgpu.slot)}
     return replace(view, snapshot=after(view.snapshot, step), planned=planned)
+
+
+def shut_down(view: HostView, vms: Collection[VmUuid]) -> HostView:
+    """The host once these VMs have ended: nothing that is known to be theirs holds a vGPU."""
+    off = [replace(one, active=False, live=None, live_guest=None) if one.uuid in vms else one for one in view.domains]
+    facts = view.snapshot
+    facts = replace(
+        facts, active=_others(facts.active, vms), handles=_others(facts.handles, vms), qemus=_others(facts.qemus, vms)
+    )
+    return replace(view, domains=tuple(off), snapshot=facts)
+
+
+def _others(rows: tuple[_Held, ...] | None, vms: Collection[VmUuid]) -> tuple[_Held, ...] | None:
+    return None if rows is None else tuple(row for row in rows if row.vm_uuid not in vms)
 
 
 def after(snapshot: HostSnapshot, step: steps.HostStep) -> HostSnapshot:

@@ -136,7 +136,9 @@ def attach(
 
         return many.attach(settings, vms, file, asked, each, partial=partial, out=out, plan_file=plan_file)
     wish, conditions = wishes.read(vm, asked)
-    request = dataclasses.replace(each, vm=names.parse_vm_name(vm), wish=wish, conditions=conditions)
+    request = dataclasses.replace(
+        each, vm=names.parse_vm_name(vm), wish=wish, conditions=conditions, may_set_scheduler=True
+    )
     plan_files.guard_out(settings, out)
     what = "attach" + (" --replace" if replace else "") + (" --live" if live else "")
     question = "Replace the vGPU of {about}" if replace else "Attach a vGPU to {about}"

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from vgpumgr.cli.text.grants import granted
 from vgpumgr.cli.text.vgpu_moves import place_of, place_text
 from vgpumgr.core import step as steps
+from vgpumgr.core.driver import scheduler
 from vgpumgr.core.model.claims import said_by
 from vgpumgr.core.model.domain_xml import Domain
 from vgpumgr.core.slot.plan import Plan
@@ -167,6 +168,13 @@ def _note_line(step: steps.Step) -> str | None:
             return f"- waiting  {step.slot}" if step.wait is None else f"+ waiting  {step.slot}: {step.wait.asked}"
         case steps.StartVm():
             return f"+ start    {step.vm_name}, which could not start with its host"
+        case steps.SetScheduler():
+            before = step.expect.get("graphics") or "?"
+            return (
+                f"~ policy   of GPU {step.gpu}: {before} -> {scheduler.describe(step.setting)}, for all that it takes"
+            )
+        case steps.WriteModprobe():
+            return f"{'+' if step.expect is None else '~'} boot     {step.path}      the same at the next load of the module"
         case steps.SetReservation():
             return None if step.terms is not None else f"- reserved {step.vgpu.vm_name}"
         case _:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
+from vgpumgr.core import simulate
 from vgpumgr.core.advice.advice import Gain
 from vgpumgr.core.driver.asking import NO_CONDITIONS, FgpuMemory
 from vgpumgr.core.driver.profiles import ByProfile, parse_profile
@@ -18,13 +19,11 @@ from vgpumgr.core.slot.request import Replace, SlotRequest
 if TYPE_CHECKING:
     from vgpumgr.core.inventory import HostDeclaration
     from vgpumgr.core.model.domain_xml import Domain
-    from vgpumgr.core.model.snapshot import Active, Gpu, Handle, Qemu, VgpuType
+    from vgpumgr.core.model.snapshot import Gpu, VgpuType
     from vgpumgr.core.model.view import HostView
     from vgpumgr.core.reconcile.tasks import Author
     from vgpumgr.errors import VgpumgrError
-    from vgpumgr.names import Slot, VmUuid
-
-_Held = TypeVar("_Held", "Active", "Handle", "Qemu")
+    from vgpumgr.names import Slot
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +44,7 @@ class Room:
         request = SlotRequest(vm=vm.uuid, slot=slot, wish=wish, conditions=conditions, replace=Replace.ALWAYS)
         task = ServeSlot(vm=vm.name, uuid=vm.uuid, request=request)
         others = {name: one for name, one in self.declared.vms.items() if name != vm.name}
-        off, undeclared = _shut_down(self.view, vm.uuid), replace(self.declared, vms=others)
+        off, undeclared = simulate.shut_down(self.view, {vm.uuid}), replace(self.declared, vms=others)
         planned, left = host_plan.plan_next(off, undeclared, task, self.author)
         return planned.refused or replace(self, view=left)
 
@@ -66,20 +65,3 @@ class Room:
 def by_name(kind: VgpuType) -> ByProfile:
     """The wish for exactly this type."""
     return ByProfile(profile=parse_profile(kind.type_name if kind.parsed.board else kind.name))
-
-
-def _shut_down(view: HostView, uuid: VmUuid) -> HostView:
-    """The host once that VM has ended: nothing that is known to be its holds a vGPU."""
-    off = [replace(one, active=False, live=None, live_guest=None) if one.uuid == uuid else one for one in view.domains]
-    facts = view.snapshot
-    facts = replace(
-        facts,
-        active=_others(facts.active, uuid),
-        handles=_others(facts.handles, uuid),
-        qemus=_others(facts.qemus, uuid),
-    )
-    return replace(view, domains=tuple(off), snapshot=facts)
-
-
-def _others(rows: tuple[_Held, ...] | None, uuid: VmUuid) -> tuple[_Held, ...] | None:
-    return None if rows is None else tuple(row for row in rows if row.vm_uuid != uuid)

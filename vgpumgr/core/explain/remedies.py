@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from vgpumgr.core.driver.asking import Conditions
     from vgpumgr.core.driver.modes import Mode
     from vgpumgr.core.driver.profiles import Wish
+    from vgpumgr.core.driver.scheduler import Policy
     from vgpumgr.core.model.snapshot import Gpu
     from vgpumgr.core.model.vgpu import LedgerEntry
     from vgpumgr.core.model.view import HostView
@@ -191,33 +192,55 @@ class MigMode(_AnotherMode):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnotherPolicy:
-    """A GPU can take the wish once its scheduler has the policy that was asked for."""
+    """A GPU can take the wish once its scheduler has the policy that was asked for.
 
-    policy: str
+    `vms`: those with a vGPU on it, whose share of time the policy changes, too. `running`: those that have to be shut
+    off before the driver takes the policy.
+    """
+
+    policy: Policy
     placed: Placed
+    vms: tuple[VmName, ...]
+    running: tuple[VmName, ...]
 
     @classmethod
     def find(cls, shortage: Shortage) -> Self | None:
         policy = shortage.request.conditions.compute
         if policy is None:
             return None
-        for gpu, _ in _refused(shortage, {Cause.OTHER_POLICY}):
-            uuid = GpuUuid(str(gpu.uuid))
-            request = scheduler_plan.SchedulerRequest(gpu_uuid=uuid, wish=SchedulerWish(policy=policy))
-            try:
-                plan = scheduler_plan.plan_scheduler(shortage.view, request)
-                placed = _granted(shortage, simulate.apply(shortage.view, plan.steps), gpu)
-            except (VgpumgrError, simulate.ImpossibleStepError):
-                continue
-            if placed is not None:
-                return cls(policy=policy, placed=placed)
-        return None
+        ways = (cls._on(shortage, gpu, policy) for gpu, _ in _refused(shortage, {Cause.OTHER_POLICY}))
+        return min((way for way in ways if way is not None), key=lambda way: (way.running, way.vms), default=None)
+
+    @classmethod
+    def _on(cls, shortage: Shortage, gpu: Gpu, policy: Policy) -> Self | None:
+        view, uuid = shortage.view, GpuUuid(str(gpu.uuid))
+        entries = [entry.vgpu for entry in view.snapshot.ledger or () if entry.vgpu.gpu_uuid == uuid]
+        vms = tuple(dict.fromkeys(vgpu.vm_name for vgpu in entries))
+        domains = [domain for domain in map(view.domain, {vgpu.vm for vgpu in entries}) if domain is not None]
+        running = {domain.uuid: domain.name for domain in domains if domain.active}
+        if any(view.snapshot.entry_of(gpu, vgpu) is None for vgpu in gpu.vgpus):
+            return None  # whose it is, and what was promised to them, is not known
+        request = scheduler_plan.SchedulerRequest(gpu_uuid=uuid, wish=SchedulerWish(policy=policy))
+        try:
+            after = simulate.shut_down(view, running)
+            after = simulate.apply(after, scheduler_plan.plan_scheduler(after, request).steps)
+            placed = _granted(shortage, after, gpu)
+        except (VgpumgrError, simulate.ImpossibleStepError):
+            return None
+        return (
+            None
+            if placed is None
+            else cls(policy=policy, placed=placed, vms=vms, running=tuple(sorted(running.values())))
+        )
 
     def in_words(self, shortage: Shortage) -> str:
-        pci = self.placed.gpu.pci
+        pci, off = self.placed.gpu.pci, joined(" and ", self.running)
         options = ("--on", shortage.view.snapshot.host, "--gpu-id", pci, "--policy", self.policy)
         set_it = Command("vgpumgr", "scheduler", "set", *options)
-        return say("on {} with the scheduler {}{}: `{}`", pci, self.policy, _granted_as(shortage, self.placed), set_it)
+        once = say(", once {} {} shut off", off, "is" if len(self.running) == 1 else "are") if self.running else ""
+        too = say(", which is then the scheduler of {}, too", joined(" and ", self.vms)) if self.vms else ""
+        granted = _granted_as(shortage, self.placed)
+        return say("on {} with the scheduler {}{}{}: `{}`{}", pci, self.policy, granted, once, set_it, too)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,7 +15,7 @@ from vgpumgr.core.gpu import gpu_choice
 from vgpumgr.core.model import claims
 from vgpumgr.core.model.vgpu import ExactPlace
 from vgpumgr.core.model.view import Finding, GoneVm
-from vgpumgr.core.reconcile import tasks
+from vgpumgr.core.reconcile import policy_first, tasks
 from vgpumgr.core.slot import attach, detach, no_room, targets, to_come, waits
 from vgpumgr.core.slot import plan as plans
 from vgpumgr.core.slot.request import AttachRequest, Replace, request_of
@@ -175,10 +175,15 @@ def _plan_attach(view: HostView, declared: HostDeclaration, task: ServeSlot, aut
     )
     owner = view.owner(domain.uuid, domain.name)
     whole = replace(request, replace=_replaces(view, domain, asked, request))
+    attach_on = partial(attach.plan_attach, request=whole)
+    plan_on = partial(to_come.planned, declared=declared, plan_on=attach_on, owner=owner, newcomer=slot is None)
     try:
-        plan_on = partial(attach.plan_attach, request=whole)
-        return to_come.planned(view, declared, plan_on, owner, newcomer=slot is None)
+        return plan_on(view)
     except errors.VgpumgrError as refused:
+        is_full = isinstance(refused, errors.NoCapacity) and asked.may_set_scheduler
+        with_scheduler = policy_first.plan(view, declared, whole, plan_on) if is_full else None
+        if with_scheduler is not None:
+            return with_scheduler
         if not asked.wait:
             raise
         return waits.plan_waiting(view, request, refused)

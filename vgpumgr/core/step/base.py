@@ -78,7 +78,7 @@ class AnyStep(abc.ABC):
 
     @property
     def is_grave(self) -> bool:
-        """Whether the step needs confirmation: it removes a vGPU, a hostdev or a claim, or changes a running VM."""
+        """Whether the step needs confirmation: it removes a vGPU, hostdev or claim, or changes a running VM or GPU."""
         return False
 
 

@@ -58,6 +58,7 @@ class SetScheduler(_Around):
     expect: Mapping[str, Policy | None]
 
     verb = "set_scheduler"
+    is_grave = True
 
     def inverse(self) -> SetScheduler:
         expect = {engine: None if policy is None else self.setting.policy for engine, policy in self.expect.items()}

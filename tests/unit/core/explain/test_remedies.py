@@ -202,7 +202,23 @@ def test_a_gpu_with_another_policy_can_be_set_to_it() -> None:
     error = refused(view, request(gpu_memory="4G", compute="fixed-share"))
     assert offers(error) == [[f"vgpumgr scheduler set --on kvm01 --gpu-id {FIRST} --policy fixed-share"]]
     assert f"on {FIRST} with the scheduler fixed-share, as 4C: " in (error.hint or "")
-    assert offers(refused(builders.running(view), request(gpu_memory="4G", compute="fixed-share"))) == []
+    assert "`, which is then the scheduler of vm01, too" in (error.hint or "")
+
+
+def test_who_has_to_be_shut_off_for_another_policy_is_named() -> None:
+    wanted = request(gpu_memory="4G", compute="fixed-share")
+    two = as_read(builders.attached(builders.attached(fleet("A40"), "vm01", "4Q"), "vm02", "4Q"))
+    error = refused(builders.running(builders.running(two), "vm02"), wanted)
+    assert f"on {FIRST} with the scheduler fixed-share, as 4C, once vm01 and vm02 are shut off: `" in (error.hint or "")
+    assert "`, which is then the scheduler of vm01 and vm02, too" in (error.hint or "")
+    foreign = as_read(builders.with_foreign(fleet("A40"), "4Q"))
+    assert offers(refused(foreign, wanted)) == []
+
+
+def test_the_gpu_that_disturbs_nobody_is_offered_first() -> None:
+    view = as_read(builders.running(builders.attached(fleet("A40", "A40"), "vm01", "4Q")))
+    error = refused(view, request(gpu_memory="4G", compute="fixed-share"))
+    assert offers(error) == [[f"vgpumgr scheduler set --on kvm01 --gpu-id {SECOND} --policy fixed-share"]]
 
 
 def test_a_declared_slot_is_told_what_to_declare() -> None:
