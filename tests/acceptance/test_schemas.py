@@ -101,6 +101,7 @@ RUNS: dict[str, tuple[tuple[str, ...], str, int]] = {
     "install timer": (("install", "timer"), "install", 0),
     "install collect": (("install", "collect"), "install", 0),
     "install export": (("install", "export"), "install", 0),
+    "install web": (("install", "web"), "install", 0),
     "install remove": (("install", "remove", "--check"), "install", 0),
     "adopt": (("adopt", HOST), "change", 0),
     "detach": (("detach", VM, *ON, "--yes"), "change", 0),

@@ -16,7 +16,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-_WANTED_BY = ("timers.target", "multi-user.target")  # the units' WantedBy=, for which `systemctl enable` makes links
+_WANTED_BY = (
+    "timers.target",
+    "multi-user.target",
+    "sockets.target",
+)  # the units' WantedBy=, for which `systemctl enable` makes links
 
 
 class FileState(StrEnum):

@@ -25,6 +25,7 @@ _SOCKET = Option("--socket")
 _ANOTHER = say("use {} with another path", _SOCKET)
 _NOT_FOR_OTHERS = 0o117  # umask: the socket is 0660
 _BACKLOG = 64
+_FIRST_PASSED = 3  # SD_LISTEN_FDS_START
 _ALONE_S = 5.0  # another start like ours needs milliseconds, but anyone who may read the folder could hold it forever
 _TRY_EVERY_S = 0.05
 
@@ -63,6 +64,28 @@ def listening(path: Path) -> Iterator[socket.socket]:
             with contextlib.suppress(OSError):
                 if path.stat().st_ino == ours:  # otherwise another process has replaced it
                     path.unlink()
+
+
+def activated() -> socket.socket | None:
+    """The socket that systemd has opened for this process (sd_listen_fds(3)); None: it was started otherwise.
+
+    It is systemd's: it stays in its place at the end. Raises ExportError unless it is one unix socket that listens.
+    """
+    pid, count = (os.environ.pop(name, "") for name in ("LISTEN_PID", "LISTEN_FDS"))
+    if pid != str(os.getpid()):
+        return None
+    try:
+        server = socket.socket(fileno=_FIRST_PASSED)
+        is_ours = server.family == socket.AF_UNIX and server.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN)
+    except OSError:
+        is_ours = False
+    if count != "1" or not is_ours:
+        raise ExportError(
+            "systemd has passed something else than one unix socket that listens",
+            hint="`vgpumgr install web` prints the units that fit",
+        )
+    server.set_inheritable(False)
+    return server
 
 
 @contextmanager

@@ -125,6 +125,7 @@ TABLE_OF_COMMANDS = {
     "install timer": case("install timer", INVENTORY | TEMPLATE),
     "install collect": case("install collect", INVENTORY | TEMPLATE),
     "install export": case("install export", INVENTORY | TEMPLATE),
+    "install web": case("install web", INVENTORY | TEMPLATE),
     "lab status": case("lab status", TABLE),
     "docs": case("docs", TABLE),  # a page on a terminal: rich
     "version": case("version", TABLE),

@@ -1,4 +1,4 @@
-"""`vgpumgr install cron|timer|collect|export|remove`: prints or writes the nightly job's and the services' files."""
+"""`vgpumgr install cron|timer|collect|export|web|remove`: prints or writes the files of the jobs and services."""
 
 from __future__ import annotations
 
@@ -31,8 +31,10 @@ _FILES = {
     "timer": ("vgpumgr-reconcile.service", "vgpumgr-reconcile.timer"),
     "collect": ("vgpumgr-collect.service",),
     "export": ("vgpumgr-export.service",),
+    "web": ("vgpumgr-web.service", "vgpumgr-web.socket"),
 }
 _RUNTIME = "vgpumgr"
+_WEB = "/run/vgpumgr-web"  # not in _RUNTIME, which systemd removes when the exporter stops
 _WRITE = click.option("--write", is_flag=True, help="Install the files instead of printing them; needs root.")
 _AT = click.option("--at", default="02:30", show_default=True, metavar="HH:MM", help="Start time, in local time.")
 _JITTER = click.option(
@@ -158,6 +160,33 @@ def export(settings: Settings, *, write: bool, listen: str | None, user: str, fo
     return _finish(settings, "export", [text], folder, write=write)
 
 
+@install.command()
+@_WRITE
+@click.option(
+    "--socket-group", default="root", show_default=True, metavar="NAME", help="The group whose members may connect."
+)
+@_USER
+@_DIR
+@common_options
+def web(settings: Settings, *, write: bool, socket_group: str, user: str, folder: Path | None) -> int:
+    """A systemd socket, and the service that it starts with the first visitor: the pages of `vgpumgr serve`.
+
+    \b
+      vgpumgr install web --write && systemctl daemon-reload && systemctl enable --now vgpumgr-web.socket
+      vgpumgr install web --socket-group gpu-admins --write
+
+    The socket is /run/vgpumgr-web/web.sock. Who may connect to it sees everything: root, and that group. No port is
+    opened. `vgpumgr docs serve` says how to reach it from your own machine.
+    """
+    from vgpumgr import templates
+    from vgpumgr.core.reconcile import nightly
+
+    group, user = nightly.parse_user(socket_group), nightly.parse_user(user)
+    service = _unit("web.service.j2", _words(settings, "serve"), _confined(settings, user), user=user)
+    socket = templates.render_job("web.socket.j2", folder=_WEB, group=group)
+    return _finish(settings, "web", [service, socket], folder, write=write)
+
+
 def _unit(template: str, words: Sequence[str], confined: Confined, **values: object) -> str:
     """The text of the systemd service that runs the command, made from that template."""
     from vgpumgr import templates
@@ -193,7 +222,7 @@ def _confined(settings: Settings, user: str) -> Confined:
 @click.argument(
     "jobs",
     nargs=-1,
-    metavar="[cron|timer|collect|export]…",
+    metavar="[cron|timer|collect|export|web]…",
     type=click.Choice(tuple(_FILES)),
 )
 @_DIR

@@ -41,13 +41,19 @@ def serve(settings: Settings, *, path: Path | None, keep: float) -> int:
       ssh -N -L 8080:/run/vgpumgr/web.sock root@controller     then open http://localhost:8080/
 
     The default socket is /run/vgpumgr/web.sock for root, $XDG_RUNTIME_DIR/vgpumgr/web.sock for everybody else; its
-    group may connect (0660). No port is opened. Nothing can be changed through it. All clients share one reading of
-    each host. A signal ends it. `vgpumgr docs serve` lists the pages and addresses.
+    group may connect (0660). A socket that systemd passes is used instead (`vgpumgr install web`). No port is opened.
+    Nothing can be changed through it. All clients share one reading of each host. A signal ends it. `vgpumgr docs
+    serve` lists the pages and addresses.
     """
     from vgpumgr.metrics import socket_place
 
     if keep > _LONGEST_S:
         raise errors.UsageError("--keep: at most 1h", hint="what is shown would be too old to decide by")
+    passed = socket_place.activated()
+    if passed is not None:
+        if path is not None:
+            raise errors.UsageError("--socket cannot be combined with a socket of systemd", hint="leave it out")
+        path = Path(passed.getsockname())
     path = path or socket_place.default("web.sock", hint=say("name one with {}", Option("--socket")))
     try:
         from vgpumgr.web import app, server
@@ -65,7 +71,7 @@ def serve(settings: Settings, *, path: Path | None, keep: float) -> int:
         output.progress(settings, f"would serve {counted(len(context.inventory.hosts), 'host')} on {path}")
         return 3
     answers = Answers(settings, functools.partial(build_context, replace(settings, quiet=True)), keep)
-    with socket_place.listening(path) as listener:
+    with passed or socket_place.listening(path) as listener:
         output.progress(settings, say("serving the unix socket {}", path))
         output.progress(settings, f"on your machine: ssh -N -L 8080:{path} THIS_MACHINE, then http://localhost:8080/")
         server.serve(listener, app.application(answers))

@@ -63,7 +63,7 @@ def parse_at(text: str) -> tuple[int, int]:
 
 
 def parse_user(text: str) -> str:
-    """A user's name, safe in a crontab and in a unit. Raises UsageError."""
+    """A user's or group's name, safe in a crontab and in a unit. Raises UsageError."""
     if _USER.fullmatch(text) is None:
         raise UsageError(f"not a user name: {text!r}")
     return text

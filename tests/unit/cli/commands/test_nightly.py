@@ -144,11 +144,14 @@ def test_systemd_accepts_the_units(jobs: Path) -> None:
     assert run(["install", "timer", "--dir", str(jobs), "--write", "--user", "root"]) == 0
     assert run(["install", "collect", "--dir", str(jobs), "--write", "--every", "30s", "-q"]) == 0
     assert run(["install", "export", "--dir", str(jobs), "--write", "-q"]) == 0
+    assert run(["install", "web", "--dir", str(jobs), "--write", "-q", "--socket-group", "adm"]) == 0
     names = [
         "vgpumgr-collect.service",
         "vgpumgr-export.service",
         "vgpumgr-reconcile.service",
         "vgpumgr-reconcile.timer",
+        "vgpumgr-web.service",
+        "vgpumgr-web.socket",
     ]
     assert sorted(contents(jobs)) == names
     settings = dict(line.split("=", 1) for line in contents(jobs)[names[0]].splitlines() if "=" in line)
@@ -167,7 +170,7 @@ def test_systemd_accepts_the_units(jobs: Path) -> None:
 @pytest.mark.parametrize("user", ["root", "nobody"])
 def test_the_units_are_confined(jobs: Path, user: str) -> None:
     """systemd's own score is below 4 for each (10 is none at all; found: breaker F6), but for a machine that is a hypervisor itself."""
-    for unit in ("timer", "collect", "export"):
+    for unit in ("timer", "collect", "export", "web"):
         assert run(["install", unit, "--dir", str(jobs), "--write", "-q", "--user", user]) == 0
         (name,) = (one for one in contents(jobs) if one.endswith(".service"))
         told = subprocess.run(
@@ -182,6 +185,20 @@ def test_the_units_are_confined(jobs: Path, user: str) -> None:
         assert float(score[1]) < 4, told
         for file in contents(jobs):
             (jobs / file).unlink()
+
+
+@pytest.mark.parametrize("group", ["root", "gpu-admins"])
+def test_the_group_of_the_socket_may_enter_its_folder_and_nobody_else(
+    group: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["install", "web", "--socket-group", group]) == 0
+    service, socket = capsys.readouterr().out.split("# /etc/systemd/system/vgpumgr-web.socket\n")
+    unit = dict(line.split("=", 1) for line in socket.splitlines() if "=" in line and not line.startswith("#"))
+    folder, _, _ = unit["ListenStream"].rpartition("/")
+    assert unit["ExecStartPre"].split()[1:] == ["-d", "-m", "0750", "-g", group, folder]
+    assert (unit["SocketGroup"], unit["SocketMode"], unit["DirectoryMode"]) == (group, "0660", "0750")
+    assert "--socket" not in service, "it takes systemd's"
+    assert run(["install", "web", "--socket-group", "a b"]) == 2
 
 
 @pytest.mark.parametrize("every", ["1000001s", "9999999d", "1.5s"])
@@ -240,7 +257,7 @@ def test_a_folder_that_is_not_there_is_told(
     assert f"there is no directory {tmp_path}/cron.d" in printed.err
 
 
-@pytest.mark.parametrize("kind", [*KINDS, "collect", "export"])
+@pytest.mark.parametrize("kind", [*KINDS, "collect", "export", "web"])
 @pytest.mark.parametrize("check", [(), ("--check",)])
 def test_no_job_is_installed_for_a_lab(
     kind: str, check: tuple[str, ...], inventory: Path, jobs: Path, capsys: pytest.CaptureFixture[str]
@@ -311,12 +328,12 @@ def test_removed_is_exactly_what_was_installed_and_the_second_time_nothing(
     others = {"somebody-else": "30 2 * * * root true\n", "vgpumgr-reconcile.service.d": ""}
     for name, text in others.items():
         (jobs / name).write_text(text)
-    for kind in (*KINDS, "collect"):
+    for kind in (*KINDS, "collect", "web"):
         assert run(["install", kind, "--dir", str(jobs), "--write"]) == 0
-    wants = jobs / "timers.target.wants"
-    wants.mkdir()
-    (wants / "vgpumgr-reconcile.timer").symlink_to(jobs / "vgpumgr-reconcile.timer")
-    (wants / "other.timer").symlink_to(jobs / "other.timer")
+    for unit in ("vgpumgr-reconcile.timer", "other.timer", "vgpumgr-web.socket"):
+        wants = jobs / f"{unit.partition('.')[2]}s.target.wants"
+        wants.mkdir(exist_ok=True)
+        (wants / unit).symlink_to(jobs / unit)
     argv = ["install", "remove", "--dir", str(jobs)]
     before = sorted(jobs.rglob("*"))
     assert run([*argv, "--check"]) == 3
@@ -327,9 +344,11 @@ def test_removed_is_exactly_what_was_installed_and_the_second_time_nothing(
     capsys.readouterr()
     assert run(argv) == 0
     assert capsys.readouterr().out.splitlines()[-1] == (
-        "next: systemctl daemon-reload && systemctl stop vgpumgr-reconcile.timer"
+        "next: systemctl daemon-reload && systemctl stop vgpumgr-reconcile.timer vgpumgr-web.socket"
     )
-    assert sorted(path.name for path in jobs.rglob("*")) == sorted([*others, "other.timer", "timers.target.wants"])
+    assert sorted(path.name for path in jobs.rglob("*")) == sorted(
+        [*others, "other.timer", "sockets.target.wants", "timers.target.wants"]
+    )
     assert run([*argv, "--check"]) == 0
     capsys.readouterr()
     assert run([*argv, "-o", "json"]) == 0

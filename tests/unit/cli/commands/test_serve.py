@@ -92,6 +92,60 @@ def test_a_socket_of_a_killed_server_is_replaced_and_a_signal_ends_one_whose_hos
     assert not path.exists()
 
 
+_PASSES = """
+import os, sys
+os.dup2(int(sys.argv[1]), 3)
+os.environ.update(LISTEN_PID=str(os.getpid()), LISTEN_FDS=sys.argv[2])
+os.execvp(sys.argv[3], sys.argv[3:])
+"""
+
+
+def passed(site: Site, listener: socket.socket, *more: str, count: int = 1) -> subprocess.Popen[str]:
+    """The server, started as systemd does it for the first visitor of a socket."""
+    command = [*PROGRAM, "serve", "-i", str(site.folder / "hosts.yml"), *more]
+    return subprocess.Popen(
+        [sys.executable, "-c", _PASSES, str(listener.fileno()), str(count), *command],
+        env={key: value for key, value in site.env.items() if key != "XDG_RUNTIME_DIR"},
+        pass_fds=[listener.fileno()],
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def test_a_socket_of_systemd_is_answered_and_left_for_the_next_start(hanging: Site) -> None:
+    path = hanging.folder / "web.sock"
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(path))
+        listener.listen()
+        for _ in range(2):
+            process = passed(hanging, listener)
+            assert status(path, "/static/page.css") == 200
+            process.terminate()
+            _, told = process.communicate(timeout=60)
+            assert (process.returncode, f"serving the unix socket {path}\n" in told) == (0, True), told
+            assert path.is_socket()
+
+
+@pytest.mark.parametrize(
+    ("family", "more", "count", "ends"),
+    [
+        (socket.AF_INET, (), 1, (1, "something else than one unix socket that listens")),
+        (socket.AF_UNIX, (), 2, (1, "something else than one unix socket that listens")),
+        (socket.AF_UNIX, ("--socket", "/nowhere/web.sock"), 1, (2, "--socket cannot be combined")),
+    ],
+)
+def test_what_systemd_passes_otherwise_is_refused(
+    family: int, more: tuple[str, ...], count: int, ends: tuple[int, str], hanging: Site
+) -> None:
+    with socket.socket(family) as listener:
+        listener.bind(str(hanging.folder / "s") if family == socket.AF_UNIX else ("127.0.0.1", 0))
+        listener.listen()
+        process = passed(hanging, listener, *more, count=count)
+        _, told = process.communicate(timeout=60)
+    code, text = ends
+    assert (process.returncode, text in told) == (code, True), told
+
+
 def test_a_server_that_runs_keeps_its_socket(
     hanging: Site, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
