@@ -26,7 +26,7 @@ class Part:
 
 
 def parts(gpu: Row) -> tuple[Part, ...]:
-    """The parts of the bar of a GPU, as the document of `report` has it.
+    """The parts of the bar of a GPU, as the document of `report` or `placed` has it.
 
     Blocks of unknown size share what is left; if the others fill the GPU, each of them is as wide as the mean of those.
     """
@@ -40,11 +40,32 @@ def parts(gpu: Row) -> tuple[Part, ...]:
     result: list[Part] = []
     x = 0.0
     for one in blocks:
+        x = 100 * one["at"] / whole if "at" in one else x
         width = 100 * (rest if one["mib"] is None else one["mib"]) / whole
         lines = tuple(text for text in _lines(one) if text)
         result.append(Part(kind=one["kind"], x=round(x, 3), width=round(width, 3), lines=lines, title=_title(one)))
         x += width
     return tuple(result)
+
+
+def placed(gpu: Row, places: int) -> Row:
+    """The GPU with each part where it lies, and what is free between them. `places`: how many its mode counts.
+
+    It stays as it is if its mode has no places (0), or the place or size of a part is unknown.
+    """
+    taken = [one for one in gpu["blocks"] if one["kind"] not in ("free", "stranded")]
+    if not places or any(one["start"] is None or one["mib"] is None for one in taken):
+        return gpu
+    blocks: list[Row] = []
+    at = 0
+    for one in (*taken, {"start": places, "mib": 0}):
+        start = max(at, one["start"] * gpu["mib"] // places)
+        if (start - at) * places >= gpu["mib"]:  # a GPU instance may be a little smaller than its slices
+            nobody = dict.fromkeys(("name", "slot", "type_name", "owner", "start"))
+            blocks.append({"kind": "free", "mib": start - at, "at": at, **nobody})
+        blocks.append({**one, "at": start})
+        at = start + one["mib"]
+    return {**gpu, "blocks": blocks[:-1]}
 
 
 def said(gpu: Row) -> str:

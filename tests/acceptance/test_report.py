@@ -31,6 +31,7 @@ class Page(html.parser.HTMLParser):
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.tags.append((tag, dict(attrs)))
+        self.text += " " if tag in ("td", "th") else ""
 
     def handle_data(self, data: str) -> None:
         self.text += data

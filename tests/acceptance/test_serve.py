@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
@@ -51,6 +52,7 @@ REQUESTS = {
     "waiting": "waiting",
     "reservations": "reserve list",
     "report?since=1h": "report --since 1h",
+    "mig_show?hosts=kvm01": "mig show kvm01",
     "usage": "usage",
     "usage?by=owner": "usage --by owner",
     "advise?named=kvm01&days=2": "advise kvm01 --days 2",
@@ -222,3 +224,51 @@ def test_who_waits_is_shown_with_the_reason_of_each_gpu(site: Near) -> None:
     assert len(slot["details"]) == 2
     for said in ("Why vm03 vgpu0 waits", slot["why"], *slot["details"]):
         assert said in text
+
+
+# A page, and the commands whose documents it shows.
+PAGES = {
+    "/": ["report"],
+    "/card?host=kvm01&gpu=0000:41:00.0": ["report", "profiles", "capacity 1Q 48Q --on kvm01"],
+}
+
+
+def numbers(text: str) -> set[float]:
+    return {float(one) for one in re.findall(r"\d+(?:\.\d+)?", text)}
+
+
+def test_each_number_on_a_page_is_in_the_documents_of_the_same_moment(site: Near) -> None:
+    """As it is there, or in GiB."""
+    application = served()
+    for target, commands in PAGES.items():
+        text = Page(ask(application, target).text).text.partition("The same on the command line")[2]
+        told = numbers("".join(site.run(*line.split(), "-o", "json").stdout for line in commands))
+        told |= {round(one / 1024, 1) for one in told}
+        assert numbers(text), target
+        assert numbers(text) <= told, target
+
+
+def test_a_card_says_how_many_of_each_profile_fit_and_why_not(site: Near) -> None:
+    gpu = "0000:41:00.0"
+    text = " ".join(Page(ask(served(), f"/card?host=kvm01&gpu={gpu}").text).text.split())
+    profiles = [one for one in document(site, "profiles", code=4)["profiles"] if one["gpu"] == gpu]
+    (full,) = [one for one in document(site, "capacity", "48Q", "--on", "kvm01")["gpus"] if one["gpu"] == gpu]
+    left = {one["profile"]: one["fits_now"] for one in profiles}
+    assert (left["48Q"], f"8A 8C 8Q {left['8Q']} 8 GiB" in text, full["why"] in text) == (0, True, True)
+    assert f"{HOSTILE} A40-8Q - 8 GiB - not in use vgpu0" in text
+
+
+@pytest.mark.parametrize(
+    ("query", "status", "told"),
+    [
+        ("host=kvm01&gpu=0000:99:00.0", 404, "kvm01 has no GPU '0000:99:00.0'"),
+        ("host=kvm77&gpu=0000:41:00.0", 404, "no host 'kvm77'"),
+        ("host=kvm01", 400, "this page is about one GPU"),
+        ("host=kvm01&gpu=x&colour=red", 400, "no parameter 'colour'"),
+        ("host=kvm02&gpu=0000:41:00.0", 200, "kvm02 was not read"),
+    ],
+)
+def test_a_card_that_is_not_there_is_said(site: Near, query: str, status: int, told: str) -> None:
+    del site
+    answer = ask(served(), f"/card?{query}")
+    assert (answer.status, told in Page(answer.text).text) == (status, True), answer.text

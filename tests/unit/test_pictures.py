@@ -34,3 +34,31 @@ def test_a_bar_is_said_in_words_too() -> None:
     gpu = {"board": "A40", "gpu": "0000:41:00.0", "host": "kvm01", "mib": 49152, "blocks": [block]}
     said = "A40 0000:41:00.0 of kvm01, 48 GiB: vm01, vgpu0, A40-4Q, team-a, 4 GiB, in use"
     assert pictures.said(gpu) == said
+
+
+@given(st.lists(st.tuples(st.integers(0, 7), st.integers(1, 3)), max_size=4), st.sampled_from([8, 48]))
+def test_where_there_are_places_each_part_lies_at_its_own_and_the_gaps_are_free(
+    taken: list[tuple[int, int]], places: int
+) -> None:
+    def block(start: int, size: int) -> dict[str, Any]:
+        return {
+            "kind": "used",
+            "mib": size * 1000,
+            "start": start,
+            "name": "vm01",
+            "slot": None,
+            "type_name": None,
+            "owner": None,
+        }
+
+    fitting = [one for at, one in enumerate(sorted(taken)) if all(a + b <= one[0] for a, b in sorted(taken)[:at])]
+    gpu = {"mib": places * 1024, "blocks": [block(*one) for one in fitting if sum(one) <= places]}
+    placed = pictures.placed(gpu, places)
+    parts = pictures.parts(placed)
+    for part, one in zip(parts, placed["blocks"], strict=True):
+        assert one["kind"] == "free" or part.x == pytest.approx(100 * one["start"] / places, abs=0.01)
+    for one, other in itertools.pairwise(parts):
+        assert one.x + one.width <= other.x + 0.01
+    free = sum(one["mib"] for one in placed["blocks"] if one["kind"] == "free")
+    assert free <= gpu["mib"] - sum(one["mib"] for one in gpu["blocks"]) <= free + 24 * places
+    assert pictures.placed(gpu, 0) is gpu

@@ -9,12 +9,13 @@ from __future__ import annotations
 import logging
 import time
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 import click
 
 from vgpumgr import errors
-from vgpumgr.cli.commands import advise, capacity, explain, history, look, place, report, reserve, usage, waiting
+from vgpumgr.cli.commands import advise, capacity, explain, history, look, mig, place, report, reserve, usage, waiting
 from vgpumgr.cli.rows import ask, site
 from vgpumgr.cli.settings import Answer
 from vgpumgr.controller.hosts.shared_looks import Shared, SharedLooks, copied
@@ -118,6 +119,7 @@ ENDPOINTS = {
     "waiting": Endpoint(command=waiting.waiting, arguments="hosts", options=("on",)),
     "reservations": Endpoint(command=reserve.reserve, words=("list",), options=("on",)),
     "report": Endpoint(command=report.report, arguments="hosts", options=("on", "since")),
+    "mig_show": Endpoint(command=mig.mig, words=("show",), arguments="hosts"),
     "usage": Endpoint(
         command=usage.usage, arguments="named", options=("on", "since", "idle", "idle-limit", "over", "by")
     ),
@@ -147,13 +149,17 @@ class Answers:
     def page(self, name: str, query: Query, viewer: Viewer = LOCAL) -> tuple[str, Told]:
         if name == site.ASK:
             return self._ask(query, viewer)
-        _, of = site.PAGES[name]
-        told = self.document(of, query, viewer)
-        if told.error is not None or told.document is None:
-            return site.error(told.error or errors.UnknownName("nothing was answered")), told
-        words = ENDPOINTS[of].argv(query)
-        command = Command("vgpumgr", of, *words)
-        return site.html(name, told.document, command=command, age_s=told.age_s), told
+        of = site.PAGES[name].of
+        try:
+            asked = site.PAGES[name].asks(query)
+            told = self.document(of, asked, viewer)
+            if told.error is not None or told.document is None:
+                raise told.error or errors.UnknownName("nothing was answered")
+            command = Command("vgpumgr", of, *ENDPOINTS[of].argv(asked))
+            documents = partial(self.document, viewer=viewer)
+            return site.html(name, told.document, query, documents, command=command, age_s=told.age_s), told
+        except errors.VgpumgrError as error:
+            return site.error(error), Told(document=None, error=error)
 
     def _ask(self, query: Query, viewer: Viewer) -> tuple[str, Told]:
         try:

@@ -54,10 +54,10 @@ def markdown(document: Row) -> str:
     lines += [
         f"- **{_escaped(one['host'])} was not read**: {_escaped(one['message'])}" for one in document["unreached"]
     ]
-    for table in (_table("GPUs", REPORT.table, document["gpus"], "No GPU was read."), *_tables(document)):
-        rows = [[*map(_escaped, row)] for row in table.rows]
-        text = layout.markdown(table.columns, rows) if rows else table.none
-        lines += ["", f"## {table.title}", "", text]
+    for one in (table("GPUs", REPORT.table, document["gpus"], "No GPU was read."), *_tables(document)):
+        rows = [[*map(_escaped, row)] for row in one.rows]
+        text = layout.markdown(one.columns, rows) if rows else one.none
+        lines += ["", f"## {one.title}", "", text]
     lines += ["", "## Findings", ""]
     lines += [f"- {_escaped(text)}" for text in dict.fromkeys(one["text"] for one in document["findings"])] or [
         "There are none."
@@ -73,26 +73,27 @@ def _tables(document: Row) -> Iterator[Table]:
 def waiting(rows: Sequence[Row]) -> Table:
     """The table of the slots that wait, with the reasons."""
     columns = tuple(one for one in WAITING.columns if one.in_table or one.is_prose)
-    return _table("Who waits for room", columns, rows, "No slot waits.")
+    return table("Who waits for room", columns, rows, "No slot waits.")
 
 
 def explained(document: Row) -> Table:
     """The table of what each GPU would grant, from the document of `explain`."""
     none = "There is no NVIDIA GPU on these hosts."
-    return _table("Each GPU, in the order in which attach would take it", EXPLAIN.table, EXPLAIN.rows(document), none)
+    return table("Each GPU, in the order in which attach would take it", EXPLAIN.table, EXPLAIN.rows(document), none)
 
 
 def used(document: Row) -> Iterator[Table]:
     """The tables of what the vGPUs used, and of the owners, from the document of `report`."""
     usage = tuple(replace(one, read=_bars) if one.key == "sm.series" else one for one in USAGE.table)
     none = "Nothing was collected: `vgpumgr collect` takes samples."
-    yield _table("What the vGPUs used", usage, document["vgpus"], none)
-    yield _table("Owners", OWNERS.table, document["owners"], none)
+    yield table("What the vGPUs used", usage, document["vgpus"], none)
+    yield table("Owners", OWNERS.table, document["owners"], none)
     advice = tuple(one for one in ADVICE.columns if one.in_table or one.is_prose)
-    yield _table("Advice", advice, document["advice"], "There is none.")
+    yield table("Advice", advice, document["advice"], "There is none.")
 
 
-def _table(title: str, columns: tuple[Column, ...], rows: Sequence[Row], none: str) -> Table:
+def table(title: str, columns: tuple[Column, ...], rows: Sequence[Row], none: str) -> Table:
+    """The table of these rows. `none`: the text if there are none."""
     return Table(title=title, columns=columns, rows=tuple(map(tuple, layout.texts(columns, rows))), none=none)
 
 

@@ -2,30 +2,26 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
-from urllib.parse import urlencode
 
-from vgpumgr.cli.rows import ask, cells, page
+from vgpumgr.cli.rows import ask, card, cells, page
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
+    from vgpumgr.cli.rows.ask import Document
     from vgpumgr.cli.rows.cells import Row
     from vgpumgr.errors import VgpumgrError
+    from vgpumgr.web.told import Query
     from vgpumgr.wording import Command
 
     Sides = dict[str, dict[str, str]]
     """What each side says of a slot: its lines by their labels."""
+    Values = Callable[[Row, Query, Document], Mapping[str, object]]
+    """What a template shows of a document; it may ask for others."""
 
 ASK: Final = "ask"
-PAGES: Final[Mapping[str, tuple[str, str]]] = {
-    "fleet": ("Fleet", "report"),
-    "waiting": ("Who waits", "waiting"),
-    "owners": ("Owners and usage", "report"),
-    "vm": ("VM", "show"),
-    ASK: ("Ask", "explain"),
-}
-"""The title of each page, and the command whose document it shows. The first is at `/`."""
 _SIDES: Final[Mapping[str, tuple[str, Mapping[str, str]]]] = {
     "Asked": ("claims", {"wish": "requested", "by": "by", "at": "at", "declared": "declared"}),
     "Claim": (
@@ -39,34 +35,57 @@ _SIDES: Final[Mapping[str, tuple[str, Mapping[str, str]]]] = {
     ),
 }
 """Who says something of a slot: in which part of the document, and its labels with the keys there."""
-_LINKS = [("/", "Fleet"), ("/waiting", "Who waits"), ("/owners", "Owners and usage"), ("/ask", "Ask")]
 
 
-def html(name: str, document: Row, *, command: Command, age_s: float | None) -> str:
-    """A page. `command` shows the same; `age_s`: how long ago the hosts were read."""
-    title, _ = PAGES[name]
-    values: dict[str, object] = {"page": document, "command": command}
-    match name:
-        case "fleet":
-            template, values["vm_address"] = "fleet.html.j2", _vm_address
-        case "vm":
-            template, title, values["slots"] = "vm.html.j2", document["vm"]["name"], slots(document["vm"])
-        case "waiting":
-            template, slots_waiting = "tables.html.j2", document["slots"]
-            values |= {"tables": [page.waiting(slots_waiting)], "waiting": slots_waiting}
-        case _:
-            template = "tables.html.j2"
-            values |= {"tables": [*page.used(document)], "waiting": []}
-    return _render(template, title=title, age_s=None if age_s is None else round(age_s), **values)
+def _waiting(document: Row, _query: Query, _ask: Document) -> Mapping[str, object]:
+    return {"tables": [page.waiting(document["slots"])], "waiting": document["slots"]}
+
+
+def _owners(document: Row, _query: Query, _ask: Document) -> Mapping[str, object]:
+    return {"tables": [*page.used(document)], "waiting": []}
+
+
+def _vm(document: Row, _query: Query, _ask: Document) -> Mapping[str, object]:
+    return {"title": document["vm"]["name"], "slots": slots(document["vm"])}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Page:
+    """A page: its title, the command whose document it shows, and how. `asks`: its parameters as the command's."""
+
+    title: str
+    of: str
+    template: str = "tables.html.j2"
+    values: Values = lambda _document, _query, _ask: {}
+    asks: Callable[[Query], Query] = lambda query: query
+
+
+PAGES: Final[Mapping[str, Page]] = {
+    "fleet": Page(title="Fleet", of="report", template="fleet.html.j2"),
+    "waiting": Page(title="Who waits", of="waiting", values=_waiting),
+    "owners": Page(title="Owners and usage", of="report", values=_owners),
+    ASK: Page(title="Ask", of="explain", template="ask.html.j2"),
+    "vm": Page(title="VM", of="show", template="vm.html.j2", values=_vm),
+    "card": Page(title="Card", of="report", template="card.html.j2", values=card.values, asks=card.asks),
+}
+"""The first is at `/`."""
+_LINKS: Final = [("/", PAGES["fleet"].title), *((f"/{name}", PAGES[name].title) for name in ("waiting", "owners", ASK))]
+
+
+def html(name: str, document: Row, query: Query, documents: Document, *, command: Command, age_s: float | None) -> str:
+    """A page. `command` shows the same; `age_s`: how long ago the hosts were read. Raises UnknownGpu."""
+    one, age = PAGES[name], None if age_s is None else round(age_s)
+    values = {"title": one.title, **one.values(document, query, documents)}
+    return _render(one.template, page=document, command=command, age_s=age, **values)
 
 
 def asked(form: ask.Form, offered: ask.Offered, answer: ask.Answer) -> str:
     """The page with the form, and with what was answered."""
     told, values = answer.told, {"form": form, "offered": offered, "ways": ask.WAYS, "answer": answer}
     if told.document is not None:
-        values |= {"page": told.document, "tables": [page.explained(told.document)], "vm_address": _vm_address}
+        values |= {"page": told.document, "tables": [page.explained(told.document)]}
         values |= {"command": next(iter(answer.commands.values())), "age_s": round(told.age_s or 0)}
-    return _render("ask.html.j2", title=PAGES[ASK][0], error=told.error, **values)
+    return _render("ask.html.j2", title=PAGES[ASK].title, error=told.error, **values)
 
 
 def error(problem: VgpumgrError) -> str:
@@ -75,11 +94,8 @@ def error(problem: VgpumgrError) -> str:
 
 
 def _render(template: str, **values: object) -> str:
-    return page.render(template, **{"links": _LINKS, "page": None, "error": None, "command": None, **values})
-
-
-def _vm_address(name: str, host: str) -> str:
-    return "/vm?" + urlencode({"vm": name, "on": host})
+    shared = {"links": _LINKS, "page": None, "error": None, "command": None}
+    return page.render(template, vm_address=card.vm_address, card_address=card.address, **{**shared, **values})
 
 
 def slots(vm: Row) -> dict[str, Sides]:
