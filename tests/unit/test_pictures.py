@@ -52,7 +52,7 @@ def test_where_there_are_places_each_part_lies_at_its_own_and_the_gaps_are_free(
         }
 
     fitting = [one for at, one in enumerate(sorted(taken)) if all(a + b <= one[0] for a, b in sorted(taken)[:at])]
-    gpu = {"mib": places * 1024, "blocks": [block(*one) for one in fitting if sum(one) <= places]}
+    gpu: dict[str, Any] = {"mib": places * 1024, "blocks": [block(*one) for one in fitting if sum(one) <= places]}
     placed = pictures.placed(gpu, places)
     parts = pictures.parts(placed)
     for part, one in zip(parts, placed["blocks"], strict=True):

@@ -74,12 +74,11 @@ def activated() -> socket.socket | None:
     pid, count = (os.environ.pop(name, "") for name in ("LISTEN_PID", "LISTEN_FDS"))
     if pid != str(os.getpid()):
         return None
-    try:
+    server, is_ours = None, 0
+    with contextlib.suppress(OSError):
         server = socket.socket(fileno=_FIRST_PASSED)
         is_ours = server.family == socket.AF_UNIX and server.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN)
-    except OSError:
-        is_ours = False
-    if count != "1" or not is_ours:
+    if server is None or not is_ours or count != "1":
         raise ExportError(
             "systemd has passed something else than one unix socket that listens",
             hint="`vgpumgr install web` prints the units that fit",

@@ -44,8 +44,8 @@ class SlotRequest:
     With a wish: its `conditions`. `gpu_id`: the only GPU allowed, by its PCI address or UUID. `policy`: which one
     chooses among several GPUs. `even_if_it_will_not_start`: create the vGPU even if the VM cannot start with it.
     `count`: fill that many slots from vgpu0 on, all or none. `reservation`: take a place of the reservation with that
-    name. `wait`: if there is no room, the slot waits for it. `may_set_scheduler`: if only the scheduler of idle GPUs keeps
-    the wish away, one of them gets the one that was asked for.
+    name. `wait`: if there is no room, the slot waits for it. `may_set_scheduler`: if only the scheduler of idle
+    GPUs keeps the wish away, one of them gets the one that was asked for.
 
     For freeing: `slot` None means the VM's only slot, or with `every` all its slots. `keep_snapshots`: free it even if
     a snapshot names the vGPU.
