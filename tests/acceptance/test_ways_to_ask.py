@@ -170,8 +170,14 @@ def test_max_waste(site: Site) -> None:
 
 def test_compute(site: Site) -> None:
     assert both(site, profile="4Q", compute="best-effort")["type_name"] == "A40-4Q"
-    ran = refused(site, profile="4Q", compute="fixed-share")
-    assert ran.error["details"][0] == f"{FIRST}  A40  its scheduler is best-effort, not fixed-share"
+    fixed = ("--profile", "4Q", "--compute", "fixed-share")
+    assert "~ policy   of GPU" in vgpumgr(site, "attach", VM, *fixed, "--check", code=3).out
+    assert "needs confirmation" in vgpumgr(site, "attach", VM, *fixed, "-o", "json", code=2).error["message"]
+    vgpumgr(site, "attach", OTHER, "--profile", "4Q", "--gpu-id", FIRST)
+    equal = ("--profile", "4Q", "--compute", "equal-share", "--gpu-id", FIRST)
+    in_use = vgpumgr(site, "attach", VM, *equal, "-o", "json", code=5)
+    vgpumgr(site, "detach", OTHER, "--yes")
+    assert in_use.error["details"][0] == f"{FIRST}  A40  its scheduler is best-effort, not equal-share"
     vgpumgr(site, "scheduler", "set", "--policy", "fixed-share", "--on", HOST, "--gpu-id", SECOND, "--yes")
     assert both(site, gpu_memory="4G", compute="fixed-share")["gpu"] == SECOND
 

@@ -29,10 +29,27 @@ if TYPE_CHECKING:
     from vgpumgr.core.slot.request import AttachRequest
 
 
-def plan(
+def planner(
+    declared: HostDeclaration, request: AttachRequest, plan_on: Callable[[HostView], Plan]
+) -> Callable[[HostView], Plan]:
+    """What plans the request as `plan_on` does and, if no GPU takes it, with another scheduler where that helps."""
+
+    def plan(view: HostView) -> Plan:
+        try:
+            return plan_on(view)
+        except errors.NoCapacity:
+            with_scheduler = _plan(view, declared, request, plan_on)
+            if with_scheduler is None:
+                raise
+            return with_scheduler
+
+    return plan
+
+
+def _plan(
     view: HostView, declared: HostDeclaration, request: AttachRequest, plan_on: Callable[[HostView], Plan]
 ) -> Plan | None:
-    """Plan to set a GPU's scheduler, then to attach there. None if that does not help. `plan_on` plans the attach."""
+    """Plan to set a GPU's scheduler, then to attach there. None if that does not help."""
     found = {one.gpu_uuid: one for one in _settable(view, declared, request)}
     all_set = view
     for one in found.values():

@@ -177,13 +177,11 @@ def _plan_attach(view: HostView, declared: HostDeclaration, task: ServeSlot, aut
     whole = replace(request, replace=_replaces(view, domain, asked, request))
     attach_on = partial(attach.plan_attach, request=whole)
     plan_on = partial(to_come.planned, declared=declared, plan_on=attach_on, owner=owner, newcomer=slot is None)
+    if asked.may_set_scheduler:
+        plan_on = policy_first.planner(declared, whole, plan_on)
     try:
         return plan_on(view)
     except errors.VgpumgrError as refused:
-        is_full = isinstance(refused, errors.NoCapacity) and asked.may_set_scheduler
-        with_scheduler = policy_first.plan(view, declared, whole, plan_on) if is_full else None
-        if with_scheduler is not None:
-            return with_scheduler
         if not asked.wait:
             raise
         return waits.plan_waiting(view, request, refused)
