@@ -22,6 +22,8 @@ from vgpumgr.core.slot.request import AttachRequest, Replace, request_of
 from vgpumgr.wording import Option, say
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from vgpumgr.core.driver.asking import Conditions
     from vgpumgr.core.driver.profiles import Wish
     from vgpumgr.core.inventory import HostDeclaration, SlotDeclaration
@@ -176,7 +178,9 @@ def _plan_attach(view: HostView, declared: HostDeclaration, task: ServeSlot, aut
     owner = view.owner(domain.uuid, domain.name)
     whole = replace(request, replace=_replaces(view, domain, asked, request))
     attach_on = partial(attach.plan_attach, request=whole)
-    plan_on = partial(to_come.planned, declared=declared, plan_on=attach_on, owner=owner, newcomer=slot is None)
+    plan_on: Callable[[HostView], Plan] = partial(
+        to_come.planned, declared=declared, plan_on=attach_on, owner=owner, newcomer=slot is None
+    )
     if asked.may_set_scheduler:
         plan_on = policy_first.planner(declared, whole, plan_on)
     try:
