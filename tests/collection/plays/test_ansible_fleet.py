@@ -88,6 +88,9 @@ def test_the_playbook_attach_takes_one_vm_or_many(plays: Plays) -> None:
 
 
 def test_the_playbook_monitoring_writes_what_export_prints_where_it_is_told_to(plays: Plays, tmp_path: Path) -> None:
+    nowhere = plays.play("vgpumgr.kvm.monitoring")
+    assert nowhere.code == 2
+    assert "-e dashboards=FOLDER" in str(nowhere.results)
     monitoring = ("vgpumgr.kvm.monitoring", "-e", f"dashboards={tmp_path}")
     assert plays.play(*monitoring).code == 0
     names = ("fleet", "host", "vm", "owners")

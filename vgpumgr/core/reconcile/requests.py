@@ -181,7 +181,7 @@ def _plan_attach(view: HostView, declared: HostDeclaration, task: ServeSlot, aut
     plan_on: Callable[[HostView], Plan] = partial(
         to_come.planned, declared=declared, plan_on=attach_on, owner=owner, newcomer=slot is None
     )
-    if asked.may_set_scheduler:
+    if asked.may_set_scheduler and not asked.wait:
         plan_on = policy_first.planner(declared, whole, plan_on)
     try:
         return plan_on(view)

@@ -49,6 +49,10 @@ def test_an_idle_gpu_gets_the_scheduler_first_and_the_same_again_is_nothing() ->
     assert plan(after).steps == ()
 
 
+def test_who_may_wait_waits_and_changes_no_scheduler() -> None:
+    assert [step.verb for step in plan(host(), replace(WISH, wait=True)).steps] == ["put_wait"]
+
+
 def test_a_gpu_that_has_it_already_is_taken_as_it_is() -> None:
     gpus = builders.gpu(MDEV_VF, "A40", FIRST), builders.gpu(MDEV_VF, "A40", SECOND)
     fixed = replace(gpus[1], scheduler=builders.scheduler_state(FIXED_SHARE))
