@@ -2,10 +2,11 @@
 
     .venv/bin/python -m benchmarks.web_cost
 
-Each VM has a vGPU. The server is a process of its own, and real from its socket to the shared looks at hosts; below these
-are memory_hosts.py. The hosts were read before. `new` is a page whose document is made anew from these looks, as it
+Each VM has a vGPU. The server is a process of its own, and real from its socket to the shared looks at hosts; below
+these are memory_hosts.py. The hosts were read before. `new` is a page whose document is made from these looks, as it
 is once in `--keep`; `again` one whose document another viewer had a moment ago. The page is opened in Debian's
-Chromium if `make test-browser` has installed what drives it, until load and two frames more; else these rows are missing.
+Chromium if `make test-browser` has installed what drives it, until load and two frames more; else these rows are
+missing.
 """
 
 from __future__ import annotations
@@ -107,7 +108,7 @@ def in_chromium(path: Path, cards: int) -> float:
             times.append(seconds)
             page.close()
         browser.close()
-    return statistics.median(times)
+    return float(statistics.median(times))
 
 
 @contextmanager
